@@ -1,6 +1,5 @@
 """`tallybox evaluate`: score an estimator, compared with tuned NMS."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -66,13 +65,6 @@ def show(result: dict[str, Any]) -> None:
     for group in coverage:
         by_count.add_row(group, f"{coverage[group]:.3f}", f"{width[group]:.2f}")
     console.print(by_count)
-    console.print(accuracy_by_width_text(result["right_by_width"]))
     over_nonzero = "" if result["mrmse_nz"] is None else f"; if there are any, {result['mrmse_nz']:.3f}"
     console.print(f"Over every category of every image: mRMSE {result['mrmse']:.3f}{over_nonzero}")
     console.print("NMS has the best thresholds for each figure, on the images that the estimator was fitted to.")
-
-
-def accuracy_by_width_text(right_by_width: Mapping[str, float]) -> str:
-    """Return the accuracy by interval width in one line."""
-    shares = ", ".join(f"{width.replace('-', '–')}: {100 * share:.0f} %" for width, share in right_by_width.items())
-    return f"Accuracy by interval width: {shares}"

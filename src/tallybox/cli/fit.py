@@ -9,7 +9,6 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from tallybox.cli.evaluate import accuracy_by_width_text
 from tallybox.cli.options import (
     detections_options,
     existing,
@@ -66,7 +65,6 @@ def fit(source: str, labels: Path, out: Path, as_json: bool, **options: Any) -> 
             return
         echo_line(f"Fitted to {pairs} pairs of image and category in {figures['images']} images, {seconds} s.")
         _show_cross_validation(figures)
-        click.echo(accuracy_by_width_text(figures["estimator"]["right_by_width"]))
         echo_line(f"Wrote {out}")
 
 

@@ -22,7 +22,6 @@ Key = TypeVar("Key")
 # How many counts from ``max_objects`` on are written out; larger counts add to the last. The number is the same for all
 # pairs, so that a prediction does not depend on the pairs in its batch.
 TAIL = 200
-WIDTH_GROUPS = {0: "0", 1: "1-2", 3: "3-4", 5: "5+"}  # of intervals, high - low
 ROUNDING_SLACK = 1e-12  # of sums of probabilities
 
 
@@ -211,12 +210,11 @@ class PredictionArrays(NamedTuple):
         return covers
 
     def coverage(self, true_counts: Integers) -> dict[str, Any]:
-        """Return how often intervals cover the true counts ``[P]``, and how often counts are exact by their width."""
-        covers, exact = self.covers(true_counts), self.counts == true_counts
+        """Return how often intervals cover the true counts ``[P]``."""
+        covers = self.covers(true_counts)
         return {
             "coverage90": float(covers.mean()),
             "coverage90_by_predicted_count": mean_by_group(covers, self.counts),
-            "right_by_width": mean_by_group(exact, self.highs - self.lows, WIDTH_GROUPS),
         }
 
     @classmethod
