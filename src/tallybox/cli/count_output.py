@@ -30,7 +30,6 @@ TABLE_COLUMNS = (
     *("image", "category", "count", "most_probable", "expected", "low", "high"),
     *("at_least", "saturated", "calibrated"),
 )
-STANDARD_OUTPUT = Path("-")
 MAX_STEM = 200  # bytes of a photo's name that its picture keeps; a file name has at most 255
 
 
@@ -73,7 +72,7 @@ def json_output(totals: NamedTotals | None) -> Iterator[Write]:
 
 @contextmanager
 def table_output(path: Path, totals: NamedTotals | None) -> Iterator[Write]:
-    """Write a table with the columns of `TABLE_COLUMNS`, or JSON, by the file's suffix; ``-`` prints CSV.
+    """Write a table with the columns of `TABLE_COLUMNS`, or JSON, by the file's suffix.
 
     An image in which nothing is counted has a row without a category. Totals, if wanted, are the last rows, of the
     image "total".
@@ -92,11 +91,6 @@ def table_output(path: Path, totals: NamedTotals | None) -> Iterator[Write]:
         times = {image.name: image.seconds for image in images if image.seconds is not None}
         if times:
             frame.insert(1, "seconds", frame["image"].map(times))
-        if path == STANDARD_OUTPUT:
-            if reconfigure := getattr(sys.stdout, "reconfigure", None):
-                reconfigure(errors="surrogateescape")  # a name that is not UTF-8 is printed as the bytes that it has
-            sys.stdout.write(frame.to_csv(index=False))
-            return
         write_table(frame if path.suffix.lower() != ".parquet" else frame.convert_dtypes(), path)
     in_windows = sum(image.tiling is not None for image in images)
     echo_line(f"Wrote {path}: {len(images)} images{f', {in_windows} in windows' if in_windows else ''}", err=True)
