@@ -1,8 +1,9 @@
-"""Progress on standard error: bars, on a terminal only."""
+"""Progress on standard error: bars on a terminal, which disappear in the end; nothing elsewhere."""
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -26,7 +27,8 @@ def progress_steps() -> Iterator[Callable[[str, int, int], None]]:
         TimeRemainingColumn(),
     )
     # Into a file or a pipe, standard output must stay apart from the bar; on a terminal it is printed above it.
-    with Progress(*columns, console=console, redirect_stdout=sys.stdout.isatty()) as progress:
+    options: dict[str, Any] = {"console": console, "transient": True, "disable": not console.is_terminal}
+    with Progress(*columns, redirect_stdout=sys.stdout.isatty(), **options) as progress:
         tasks: dict[str, TaskID] = {}
 
         def show(step: str, done: int, total: int) -> None:
