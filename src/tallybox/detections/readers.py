@@ -32,7 +32,7 @@ CATEGORIES_KEY = b"tallybox.categories"  # in the metadata of a Parquet file: na
 def read_table(path: str | Path) -> pd.DataFrame:
     r"""Return a table (.csv, .tsv, .xlsx or .parquet) as a data frame; ``.csv`` and ``.tsv`` may be gzipped.
 
-    A folder of ``.parquet`` files is one table. Cells of a CSV are texts. The index holds lines of the file, or rows of
+    Cells of a CSV are texts. The index holds lines of the file, or rows of
     a Parquet file. Empty rows and columns without a name are left out.
 
     >>> import tempfile
@@ -45,13 +45,6 @@ def read_table(path: str | Path) -> pd.DataFrame:
     path = Path(path)
     pandas = _import("pandas", path)
     suffix = suffix_without_gz(path)
-    if path.is_dir():
-        if not (parts := sorted(path.glob("*.parquet"))):
-            raise InputError(f"{path}: no .parquet files in this folder")
-        frames = list(map(_read_parquet, parts))
-        if any(frame.attrs != frames[0].attrs for frame in frames):
-            raise InputError(f"{path}: its files have different names of categories")
-        return pandas.concat(frames)
     if suffix == ".parquet":
         return _read_parquet(path)
     if suffix not in (".csv", ".tsv", ".xlsx"):
@@ -137,7 +130,7 @@ def _metadata(path: Path, file: Any, key: bytes) -> dict[str, Any]:
 def read_detections(
     path: str | Path, *, box_format: BoxFormat | None = None, category_names: ClassNames = None
 ) -> Iterator[Detections]:
-    """Yield one `Detections` for each image of a file: COCO results (``.json``) or a table, or a folder of Parquet.
+    """Yield one `Detections` for each image of a file: COCO results (``.json``) or a table.
 
     ``box_format`` is what the box columns mean; by default their names decide. ``category_names`` are names for ids or
     class numbers without names. ``.json``, ``.csv`` and ``.tsv`` may be gzipped.
@@ -150,8 +143,7 @@ def read_detections(
     [(7, 1)]
     """
     path = Path(path)
-    if not path.is_dir():
-        open_regular(path).close()  # an unreadable file is the first thing to report
+    open_regular(path).close()  # an unreadable file is the first thing to report
     if suffix_without_gz(path) == ".json":
         _import("msgspec", path)
         from tallybox.detections.coco import read_coco_results
