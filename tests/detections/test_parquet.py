@@ -70,11 +70,8 @@ def test_a_flipped_bit_in_a_page_is_found_by_its_checksum(tmp_path):
 def test_names_of_categories_travel_with_the_file(tmp_path):
     write_parquet([Detections.empty(1)], tmp_path / "a.parquet", categories={np.int64(3): "screw"})
     assert next(read_detections(tmp_path / "a.parquet")).category_names == {3: "screw"}
-    assert next(read_detections(tmp_path)).category_names == {3: "screw"}
     write_parquet([Detections.empty(1)], tmp_path / "b.parquet")
     assert next(read_detections(tmp_path / "b.parquet")).category_names is None
-    with pytest.raises(InputError, match="names of categories"):
-        list(read_detections(tmp_path))
 
 
 def test_detections_that_cannot_be_written_leave_no_file_behind(tmp_path):
