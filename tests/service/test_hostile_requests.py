@@ -10,8 +10,7 @@ import pytest
 
 from tallybox.photos import sample_photos
 from tallybox.service.api import ServiceSettings, build_api, create_app
-from tallybox.service.guard import Guard
-from tallybox.service.limits import Limits
+from tallybox.service.guard import Guard, Limits
 from tests.support.estimators import small_estimator
 
 LIMITS = Limits(

@@ -113,7 +113,7 @@ def test_1100_half_open_connections_do_not_stop_the_service(own_service):
 LIMITED_SERVICE = """
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.service.api import ServiceSettings
-from tallybox.service.limits import Limits
+from tallybox.service.guard import Limits
 from tallybox.service.server import serve
 
 settings = ServiceSettings(shipped_estimator(), limits=Limits(header_seconds=1.0))

@@ -24,8 +24,7 @@ from tallybox.photos.images import PhotoTooLargeError, read_photo
 from tallybox.photos.shipped import SAMPLE_COUNTS, sample_photos
 from tallybox.service.batching import Batcher, CountJob, count_jobs
 from tallybox.service.counts import category_boxes, checked_categories, count_job, image_counts, image_detections
-from tallybox.service.guard import PHOTO_TYPE, Guard, content_type
-from tallybox.service.limits import Limits
+from tallybox.service.guard import PHOTO_TYPE, Guard, Limits, content_type
 from tallybox.service.models import (
     CategoryInfo,
     CountAnswer,

@@ -11,7 +11,7 @@ from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.prediction import ImagePredictions
 from tallybox.explain.explained_count import explain_estimate
 from tallybox.service.batching import CountJob
-from tallybox.service.limits import Limits
+from tallybox.service.guard import Limits
 from tallybox.service.models import CategoryBoxes, CategoryCount, CountRequest, ImageCounts, ImageDetections
 
 
