@@ -9,6 +9,7 @@ from tallybox import CountEstimator
 from tallybox.estimator import training
 from tests.support.commands import run
 from tests.support.detection_sets import coco_results, write_counts, write_json
+from tests.support.predictions import total_of
 
 PHOTOS, LABELS = made_up_photos(24, seed=11)
 SHOWN = [i for i, counts in LABELS.counts.items() if counts.get(1)]
@@ -39,7 +40,7 @@ def test_only_the_category_that_labels_name_is_learned_and_scored(tmp_path, dete
     assert estimator.fitted.category_ids == (1,)
     predicted = estimator.predict(PHOTOS[0], ["person", "dog"])
     assert (predicted["person"].calibrated, predicted["dog"].calibrated) == (True, False)
-    assert not estimator.total(PHOTOS, ["dog"])["dog"].calibrated
+    assert not total_of(estimator, PHOTOS, ["dog"])["dog"].calibrated
 
 
 def test_counts_by_image_and_category_label_only_what_they_name():

@@ -23,7 +23,7 @@ from tallybox.estimator.fitted import Fitted, untrained
 from tallybox.estimator.fitting import fit
 from tallybox.estimator.inference import CPU, infer_pairs
 from tallybox.estimator.inputs import pairs_of_images
-from tallybox.estimator.prediction import ImagePredictions, TotalPrediction
+from tallybox.estimator.prediction import ImagePredictions
 from tallybox.estimator.storage import load_fitted, save_fitted
 from tallybox.estimator.totals import Totals
 from tallybox.estimator.training import OnProgress
@@ -150,19 +150,12 @@ class CountEstimator:
             )
 
     def totals(self, categories: Categories = None) -> Totals:
-        """Return totals to which predictions are added, of ``categories``, or of all that some image lists."""
-        return Totals(self.fitted, self.category_ids(categories))
-
-    def total(self, detections: Iterable[Detections], categories: Categories = None) -> dict[str, TotalPrediction]:
-        """Return how many objects of each category there are in all images together, by name, with an interval.
+        """Return totals to which predictions are added, of ``categories``, or of all that some image lists.
 
         The counts of images are medians, and their sum is too low where distributions are skewed; the expected total
         is not.
         """
-        totals = self.totals(categories)
-        for _, predictions in self.predict_each(detections, categories):
-            totals.add(predictions)
-        return totals.compute()
+        return Totals(self.fitted, self.category_ids(categories))
 
     def explain(
         self, detections: Detections, categories: Categories = None, *, predictions: ImagePredictions | None = None
