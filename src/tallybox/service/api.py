@@ -23,16 +23,19 @@ from tallybox.photos.detector import Detector
 from tallybox.photos.images import PhotoTooLargeError, read_photo
 from tallybox.photos.shipped import SAMPLE_COUNTS, sample_photos
 from tallybox.service.batching import Batcher, CountJob, count_jobs
-from tallybox.service.counts import category_boxes, checked_categories, count_job, image_counts, image_detections
+from tallybox.service.counts import (
+    Answer,
+    category_boxes,
+    checked_categories,
+    count_job,
+    image_counts,
+    image_detections,
+)
 from tallybox.service.guard import PHOTO_TYPE, Guard, Limits, content_type
 from tallybox.service.models import (
-    CategoryInfo,
-    CountAnswer,
     CountRequest,
     ExplainRequest,
-    Health,
     ParameterSet,
-    SamplePhoto,
 )
 from tallybox.service.parameters import Explainer
 from tallybox.service.problems import PROBLEMS, answer_problem, problem_responses
@@ -110,38 +113,36 @@ def build_api(settings: ServiceSettings) -> FastAPI:
             raise HTTPException(413, str(error)) from None
         return settings.detector.detect([photo])[0]
 
-    @post_json("/count", response_model_exclude_defaults=True)
-    async def count(body: CountRequest) -> CountAnswer:
+    @post_json("/count")
+    async def count(body: CountRequest) -> Answer:
         """Count the objects in detections."""
         job = count_job(body, estimator, limits)
         counted = await batcher.submit(job)
-        return CountAnswer(images=list(map(image_counts, job.images, counted)))
+        return {"images": list(map(image_counts, job.images, counted))}
 
     @v1.post(
         "/count/photo",
         responses=problem_responses(415, 422, 503),
         openapi_extra={"requestBody": PHOTO_BODY},
-        response_model_exclude_defaults=True,
     )
     async def count_photo(
         request: Request,
         category: Annotated[list[str] | None, Query(description="Count these only.", max_length=100)] = None,
         boxes: Annotated[bool, Query(description="Also return the boxes of each category.")] = False,
         detections: Annotated[bool, Query(description="Also return all boxes of the detector.")] = False,
-    ) -> CountAnswer:
+    ) -> Answer:
         """Count the objects in a photo."""
         if not content_type(request.scope).startswith(PHOTO_TYPE):
             raise HTTPException(415, "Content-Type must be that of an image.")
         categories = checked_categories(category, estimator)
         image = await wrap_future(detect_thread.submit(detect, await request.body()))
         (said,) = await batcher.submit(CountJob((image,), categories))
-        answer = image_counts(image, said)
-        answer.size = list(image.image_size or ())
+        answer = {**image_counts(image, said), "size": image.image_size}
         if boxes:
-            answer.boxes = await wrap_future(explain_thread.submit(category_boxes, estimator, image, said))
+            answer["boxes"] = await wrap_future(explain_thread.submit(category_boxes, estimator, image, said))
         if detections:
-            answer.detections = image_detections(image)
-        return CountAnswer(images=[answer])
+            answer["detections"] = image_detections(image)
+        return {"images": [answer]}
 
     @post_json("/explain")
     async def explain_boxes(body: ExplainRequest) -> ExplainedCount:
@@ -152,10 +153,10 @@ def build_api(settings: ServiceSettings) -> FastAPI:
         return await wrap_future(explain_thread.submit(explainer.explain, body))
 
     @v1.get("/categories")
-    async def categories() -> list[CategoryInfo]:
+    async def categories() -> list[Answer]:
         """List the categories of the estimator."""
         learned, names = set(estimator.fitted.category_ids), sorted(estimator.fitted.categories.items())
-        return [CategoryInfo(id=key, name=name, learned=key in learned) for key, name in names]
+        return [{"id": key, "name": name, "learned": key in learned} for key, name in names]
 
     @v1.get("/parameters")
     async def parameters() -> dict[str, list[ParameterSet]]:
@@ -177,15 +178,15 @@ def build_api(settings: ServiceSettings) -> FastAPI:
         return await wrap_future(explain_thread.submit(toy_scene, side_length, noise, seed))
 
     @v1.get("/photos")
-    async def photos() -> list[SamplePhoto]:
+    async def photos() -> list[Answer]:
         """List the sample photos with their true counts; none if the service cannot count photos."""
         names = [path.name for path in reversed(sample_photos())] if settings.detector is not None else []
-        return [SamplePhoto(name=name, truth=SAMPLE_COUNTS[name]) for name in names]
+        return [{"name": name, "truth": SAMPLE_COUNTS[name]} for name in names]
 
     @api.get("/healthz")
-    async def health() -> Health:
+    async def health() -> Answer:
         """Return the state of the service."""
-        return Health(version=__version__, counts_photos=settings.detector is not None)
+        return {"status": "ok", "version": __version__, "counts_photos": settings.detector is not None}
 
     api.include_router(v1)
     add_files(api)
