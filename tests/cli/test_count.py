@@ -61,7 +61,7 @@ def test_photos_give_the_json_of_the_contract_and_the_counts_of_their_detections
         assert image.keys() == {"image", "counts"}
         assert image["counts"].keys() == other["counts"].keys()
         for name, number in image["counts"].items():
-            assert number.keys() - {"at_least", "saturated"} == {"count", "most_probable", "expected", "low", "high"}
+            assert number.keys() - {"saturated"} == {"count", "most_probable", "expected", "low", "high"}
             assert number == pytest.approx(other["counts"][name], abs=0.02)  # counts are whole: equal
 
 
@@ -86,7 +86,7 @@ def test_a_table_has_the_format_of_its_suffix(photos, tmp_path, suffix):
         return
     readers = {".csv": pd.read_csv, ".xlsx": pd.read_excel, ".parquet": pd.read_parquet}
     frame = readers[suffix](path)
-    numbers = ["count", "most_probable", "expected", "low", "high", "at_least", "saturated", "calibrated"]
+    numbers = ["count", "most_probable", "expected", "low", "high", "saturated", "calibrated"]
     assert list(frame) == ["image", "category", *numbers]
     rows = [(i["image"], name, p["count"]) for i in expected["images"] for name, p in i["counts"].items()]
     of_images = frame[frame["image"] != "total"]

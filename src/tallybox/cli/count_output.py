@@ -28,7 +28,7 @@ from tallybox.photos.pipeline import PhotoResult
 
 TABLE_COLUMNS = (
     *("image", "category", "count", "most_probable", "expected", "low", "high"),
-    *("at_least", "saturated", "calibrated"),
+    *("saturated", "calibrated"),
 )
 MAX_STEM = 200  # bytes of a photo's name that its picture keeps; a file name has at most 255
 
@@ -88,11 +88,11 @@ def _rows(images: Iterable[PhotoResult], sums: Mapping[str, TotalPrediction]) ->
         if not image.counts:
             yield (image.name, None, 0, *[None] * (len(TABLE_COLUMNS) - 3))
         for category, p in image.counts.items():
-            numbers = (p.count, p.most_probable, round(p.expected, 4), p.low, p.high, p.at_least)
+            numbers = (p.count, p.most_probable, round(p.expected, 4), p.low, p.high)
             yield (image.name, category, *numbers, str(p.saturated).lower(), str(p.calibrated).lower())
     for category, total in sums.items():
         expected = (round(total.expected), None, round(total.expected, 2))
-        yield ("total", category, *expected, total.low, total.high, None, None, str(total.calibrated).lower())
+        yield ("total", category, *expected, total.low, total.high, None, str(total.calibrated).lower())
 
 
 @contextmanager
