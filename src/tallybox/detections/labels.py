@@ -139,10 +139,6 @@ class TrueCounts:
 
         return find
 
-    def first_images(self, number: int) -> "TrueCounts":
-        """Return the labels of the first images by ascending id."""
-        return self.only(sorted(self.counts, key=lambda image_id: (isinstance(image_id, str), image_id))[:number])
-
     def only(self, image_ids: Iterable[ImageId]) -> "TrueCounts":
         """Return the labels of some of the images.
 
