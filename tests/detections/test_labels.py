@@ -97,9 +97,8 @@ def test_labels_of_some_images_and_images_without_boxes_are_usual():
     labels = TrueCounts({image_id: {18: 1} for image_id in range(8)})
     assert len(list(labelled_detections([image_with({18: 0.5}, 1)], labels))) == 8  # the others have no boxes
     every = [image_with({18: 0.5}, image_id) for image_id in range(2, 50)]
-    assert (
-        len(list(labelled_detections(every[:6], labels.only(sorted(labels.counts)[:4])))) == 4
-    )  # left out, not without labels
+    first = labels.only(sorted(labels.counts)[:4])
+    assert len(list(labelled_detections(every[:6], first))) == 4  # left out, not without labels
     assert len(list(labelled_detections(every, labels.only([3, 4])))) == 2
 
 
