@@ -38,6 +38,16 @@ SECONDS = 10.0  # for each number of clients
 # A batch adds numbers up in another order than an image alone.
 TOLERANCE = 2e-3
 
+PROGRAM = f"""
+import sys
+from tallybox.photos.shipped import shipped_estimator
+from tallybox.service.api import ServiceSettings
+from tallybox.service.server import serve
+
+settings = ServiceSettings(shipped_estimator(), images_at_once=int(sys.argv[1]))
+serve(settings, "127.0.0.1", 0, on_start=lambda at: print("{STARTED}" + at, file=sys.stderr, flush=True))
+"""
+
 
 @dataclass(frozen=True)
 class LoadRequest:
@@ -130,7 +140,7 @@ def bench_serve(seconds: float = SECONDS) -> Iterator[ServiceRow]:
     requests = count_requests(shipped_estimator(), made_up_photos(PHOTOS, seed=1)[0])
     for clients in CLIENTS:
         batched = measured(requests, clients, seconds)
-        alone = measured(requests, clients, seconds, "--images-at-once", "1")
+        alone = measured(requests, clients, seconds, images_at_once=1)
         yield ServiceRow(
             case=f"{clients} client{'s' if clients > 1 else ''}",
             median_ms=batched.percentile_ms(0.5),
@@ -145,9 +155,9 @@ def bench_serve(seconds: float = SECONDS) -> Iterator[ServiceRow]:
         )
 
 
-def measured(requests: list[LoadRequest], clients: int, seconds: float, *options: str) -> LoadResult:
+def measured(requests: list[LoadRequest], clients: int, seconds: float, *, images_at_once: int = 256) -> LoadResult:
     """Put a service in a process of its own under load; raise if an answer was lost or wrong."""
-    with running_service(*options) as address:
+    with running_service(images_at_once) as address:
         asyncio.run(put_under_load(address, requests, clients=4, seconds=2))  # kernels are compiled on first use
         result = asyncio.run(put_under_load(address, requests, clients=clients, seconds=seconds))
     if result.lost or result.wrong:
@@ -183,9 +193,9 @@ def _is_same(expected: Any, answer: Any) -> bool:
 
 
 @contextmanager
-def running_service(*options: str) -> Iterator[str]:
-    """Run `tallybox serve` on a free port, and yield its address."""
-    command = [sys.executable, "-m", "tallybox", "serve", "--port", "0", *options]
+def running_service(images_at_once: int) -> Iterator[str]:
+    """Run the service on a free port, and yield its address."""
+    command = [sys.executable, "-c", PROGRAM, str(images_at_once)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         output = ""
@@ -195,7 +205,7 @@ def running_service(*options: str) -> Iterator[str]:
                 if STARTED in line:
                     yield line.split(STARTED)[1].split()[0]
                     return
-            raise TallyboxError(f"tallybox serve must start, but it printed: {output.strip()}")
+            raise TallyboxError(f"The service must start, but it printed: {output.strip()}")
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait()

@@ -28,7 +28,6 @@ COMMANDS = {
     "count": "tallybox count photos/riders_on_a_beach.jpg",
     "count-folder": "tallybox count photos/ --total",
     "count-json": "tallybox count photos/riders_on_a_beach.jpg --category horse --json",
-    "count-csv": "tallybox count photos/ --out -",
     "count-error": "tallybox count nosuch.jpg",
     "detect": "tallybox detect photos/ --out detections.parquet",
     "fit": "tallybox fit detections.json counts.csv --out own.safetensors",

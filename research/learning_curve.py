@@ -102,7 +102,7 @@ def run(folder: Path, data: Path) -> None:
     for photos in PHOTOS:
         if ("first", photos) not in there:
             print(f"learning from {photos} photos", file=sys.stderr)
-            found = measure(train, labels.first_images(photos), validation, truth)
+            found = measure(train, labels.only(sorted(labels.counts)[:photos]), validation, truth)
             append_results(results_path, [{"learned_from": "first", "photos": photos, **found}])
     halves = split(labels)
     if (HALF, len(halves[0])) not in there:

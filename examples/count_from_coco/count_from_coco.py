@@ -13,7 +13,7 @@ from tallybox import CountEstimator, evaluate, read_counts, read_detections
 def main(detections: Path, counts: Path) -> None:
     """Fit on the first three quarters of the labelled images and count in the rest."""
     labels = read_counts(counts)
-    known = labels.first_images(len(labels) * 3 // 4)
+    known = labels.only(sorted(labels.counts)[: len(labels) * 3 // 4])
     estimator = CountEstimator().fit(read_detections(detections), known)
     estimator.save("counter.safetensors")
 

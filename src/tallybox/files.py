@@ -69,13 +69,9 @@ def is_special(path: Path) -> bool:
 
 
 def check_writable(path: Path, inputs: Iterable[Path] = ()) -> None:
-    """Raise, before any work, if a file cannot be written or is one of the inputs; create missing folders.
-
-    A folder among the inputs stands for its Parquet files.
-    """
+    """Raise, before any work, if a file cannot be written or is one of the inputs; create missing folders."""
     for other in inputs if path.is_file() else ():
-        is_part = path.suffix.lower() == ".parquet" and other.resolve() in path.resolve().parents
-        if is_part or (other.exists() and path.samefile(other)):
+        if other.exists() and path.samefile(other):
             raise InputError(f"{path} is an input; choose another name for the output.")
     try:
         if path.is_dir():

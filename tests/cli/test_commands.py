@@ -54,7 +54,7 @@ def test_an_output_is_never_an_input(tmp_path):
         ["count", photo.parent, "--out", photo],
         ["count", photo.parent, "--report", photo],
         ["count", photo, "--estimator", boxes, "--out", boxes],
-        ["count", table.parent, "--out", table],
+        ["count", table, "--out", table],
     ):
         result = run(*map(str, words))
         assert result.exit_code != 0

@@ -36,7 +36,6 @@ def made_up_counts(path, photos, names):
     ("header", "options", "message"),
     [
         ("image_id,category,cuont", (), "count"),
-        ("image_id,category,count", ("--category", "figg"), "did you mean 'fig'"),
     ],
 )
 def test_labels_are_checked_before_photos_are_detected(tmp_path, spec, header, options, message):

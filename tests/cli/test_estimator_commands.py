@@ -33,9 +33,6 @@ def test_fit_refuses_what_it_cannot_write(tmp_path, detections, labels):
     assert str(tmp_path / "file" / "own.estimator") in result.stderr
     assert len(result.stderr.splitlines()) == 1
     assert run("fit", detections, labels, "--out", tmp_path / "folder").exit_code == 2
-    too_large = run("fit", detections, labels, "--out", tmp_path / "own.estimator", "--max-objects", 100_000)
-    assert too_large.exit_code == 1
-    assert "max_objects" in too_large.stderr
 
 
 def test_fit_then_evaluate_then_count(tmp_path, monkeypatch, detections, labels):

@@ -11,6 +11,7 @@ from tallybox import CountEstimator, Detections, read_detections
 from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.errors import InputError, InputTypeError
 from tests.support.detection_sets import assert_same_images, coco_results, detections
+from tests.support.predictions import total_of
 
 BOXES = torch.tensor([[1.0, 2.0, 4.0, 6.0], [0.0, 0.0, 9.0, 9.0]])
 SCORES = torch.tensor([0.75, 0.5])
@@ -85,7 +86,7 @@ def test_an_estimator_matches_categories_by_name(image):
     expected = estimator.predict(Detections(BOXES, SCORES, [1, 0]), ["nut", "bolt"])
     predicted = estimator.predict(image, ["nut", "bolt"])
     assert predicted["nut"].to_dict() == expected["nut"].to_dict() != expected["bolt"].to_dict()
-    assert estimator.total([image])["nut"] == estimator.total([Detections(BOXES, SCORES, [1, 0])])["nut"]
+    assert total_of(estimator, [image])["nut"] == total_of(estimator, [Detections(BOXES, SCORES, [1, 0])])["nut"]
     assert estimator.explain(image).keys() == {0, 1}
 
 

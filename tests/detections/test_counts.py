@@ -21,12 +21,6 @@ def test_a_wide_table_has_a_row_for_each_photo_and_a_column_for_each_category(tm
     assert labels.unknown == {("b.jpg", 1)}, "nobody filled an empty cell"
 
 
-@pytest.mark.parametrize("text", ["image_id,person,dog\n7,3,\n", "image_id,category,count\n7,person,3\n7,dog,\n"])
-def test_an_empty_cell_is_zero_on_request(tmp_path, text):
-    labels = read(tmp_path, text, blank_is_zero=True)
-    assert (labels.counts, labels.unknown) == ({7: {1: 3, 18: 0}}, set())
-
-
 def test_a_long_table_has_a_row_for_each_photo_and_category(tmp_path):
     labels = read(
         tmp_path, "\ufeffimage_id,category,count\r\n7,dog,3\r\n7,person,0\r\na.jpg,teddy bear,2.0\r\n8,,0\r\n"

@@ -37,17 +37,6 @@ def test_rows_of_an_image_may_be_anywhere(tmp_path):
     assert [(image.image_id, len(image)) for image in read(tmp_path, [7, 7, 9, 7])] == [(7, 3), (9, 1)]
 
 
-def test_a_folder_of_files_is_one_data_set(tmp_path):
-    for name, ids in (("b", [3, 4]), ("a", [9, 9, 2])):
-        pq.write_table(table(ids), tmp_path / f"{name}.parquet")
-    assert [image.image_id for image in read_detections(tmp_path)] == [9, 2, 3, 4]
-    pq.write_table(table([2]), tmp_path / "c.parquet")
-    assert [len(image) for image in read_detections(tmp_path)] == [2, 2, 1, 1]
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"no .parquet files"):
-        list(read_detections(tmp_path / "empty"))
-
-
 def test_columns_of_other_types_and_names_are_taken(tmp_path):
     ids = pa.array(["a.jpg", "a.jpg", "7"]).dictionary_encode()
     images = read(tmp_path, ids, category_id=pa.array([1, 2, 3], pa.uint8()), other=["x", "y", "z"])
@@ -81,11 +70,8 @@ def test_a_flipped_bit_in_a_page_is_found_by_its_checksum(tmp_path):
 def test_names_of_categories_travel_with_the_file(tmp_path):
     write_parquet([Detections.empty(1)], tmp_path / "a.parquet", categories={np.int64(3): "screw"})
     assert next(read_detections(tmp_path / "a.parquet")).category_names == {3: "screw"}
-    assert next(read_detections(tmp_path)).category_names == {3: "screw"}
     write_parquet([Detections.empty(1)], tmp_path / "b.parquet")
     assert next(read_detections(tmp_path / "b.parquet")).category_names is None
-    with pytest.raises(InputError, match="names of categories"):
-        list(read_detections(tmp_path))
 
 
 def test_detections_that_cannot_be_written_leave_no_file_behind(tmp_path):

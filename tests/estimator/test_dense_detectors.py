@@ -15,7 +15,7 @@ PHOTOS, UNSEEN = 150, 300
 def test_near_identical_boxes_are_thinned_and_counted_better_than_by_nms():
     folder = data_folder("coco-count")
     labels = read_counts(folder / "instances_train.json.gz")
-    learned_from = labels.first_images(PHOTOS)
+    learned_from = labels.only(sorted(labels.counts)[:PHOTOS])
     unseen = labels.only(sorted(labels.counts)[-UNSEEN:])
     image_ids = learned_from.counts.keys() | unseen.counts.keys()
     images = read_detections(folder / "detections_yolov4tiny_train.json.gz")

@@ -21,13 +21,8 @@ NONE = np.zeros(1)
 
 def test_median_mode_mean_and_interval_of_a_distribution():
     (prediction,) = summarise(np.array([[0.02, 0.4, 0.28, 0.3]]), NONE, EVEN).each()
-    assert (prediction.count, prediction.most_probable, prediction.low, prediction.high, prediction.at_least) == (
-        2,
-        1,
-        1,
-        3,
-        0,
-    )
+    assert (prediction.count, prediction.most_probable, prediction.low, prediction.high) == (2, 1, 1, 3)
+    assert not prediction.saturated
     assert prediction.expected == pytest.approx(0.4 + 0.56 + 0.9)
     assert prediction.probability_of_any == pytest.approx(0.98)
 
@@ -38,15 +33,15 @@ def test_the_median_is_the_answer_where_the_most_probable_count_is_far_from_the_
     assert (prediction.most_probable, prediction.count) == (0, 2)
 
 
-def test_counts_beyond_the_largest_go_by_the_boxes_and_are_at_least_that():
+def test_counts_beyond_the_largest_go_by_the_boxes_and_are_saturated():
     (prediction,) = summarise(np.array([[0.0, 0.1, 0.9]]), np.array([5.3]), EVEN).each()
-    assert prediction.at_least == 2
+    assert prediction.saturated
     assert prediction.most_probable == 2 + 5
     assert 2 < prediction.count < 8
     assert str(prediction) == f"about {prediction.count}"
     assert prediction.expected == pytest.approx(0.1 + 0.9 * (2 + 5.3))
     assert prediction.high > prediction.count
-    assert prediction.to_dict()["at_least"] == 2
+    assert prediction.to_dict()["saturated"]
 
 
 def test_a_prediction_does_not_depend_on_those_beside_it():

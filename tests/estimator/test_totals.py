@@ -11,6 +11,7 @@ from tallybox.estimator.inputs import IndexedPairs, indexed_pairs
 from tallybox.estimator.totals import joint_moments, learn_totals, total_intervals
 from tallybox.photos.shipped import shipped_estimator
 from tests.support.estimators import small_estimator
+from tests.support.predictions import total_of
 from tests.support.shared_data import data_folder
 
 PHOTOS, LABELS = made_up_photos(60, seed=8)
@@ -75,26 +76,31 @@ def test_totals_that_are_too_low_on_held_out_photos_are_raised_by_category():
 
 def test_the_total_is_the_corrected_sum_of_expected_counts_with_an_interval():
     estimator = small_estimator()
-    (total,) = estimator.total(PHOTOS, ["person"]).values()
+    (total,) = total_of(estimator, PHOTOS, ["person"]).values()
     each = [predictions["person"].expected for predictions in estimator.predict_many(PHOTOS, ["person"])]
     (factor,) = estimator.fitted.totals.factors_of([1])
     assert total.expected == pytest.approx(factor * sum(each), rel=1e-6)
     assert total.low < total.expected < total.high
     assert total.images == len(PHOTOS)
-    assert set(estimator.total(PHOTOS)) >= {"person", "dog"}
+    assert set(total_of(estimator, PHOTOS)) >= {"person", "dog"}
 
 
 def test_made_up_totals_lie_in_their_intervals():
     estimator = CountEstimator(members=4).fit(*made_up_photos(120, seed=3))
-    totals = estimator.total(PHOTOS)
+    totals = total_of(estimator, PHOTOS)
     truth = {LABELS.categories[c]: sum(LABELS.count(i, c) for i in LABELS.counts) for c in LABELS.categories}
     held = [totals[name].low <= number <= totals[name].high for name, number in truth.items()]
     assert sum(held) >= len(held) - 1
 
 
 def test_no_images_have_no_totals():
-    assert small_estimator().total([]) == {}
-    assert small_estimator().total([], ["dog"])["dog"].to_dict() == {"expected": 0.0, "low": 0, "high": 0, "images": 0}
+    assert total_of(small_estimator(), []) == {}
+    assert total_of(small_estimator(), [], ["dog"])["dog"].to_dict() == {
+        "expected": 0.0,
+        "low": 0,
+        "high": 0,
+        "images": 0,
+    }
 
 
 def coverage(fitted, images, labels, seed):

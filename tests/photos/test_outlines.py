@@ -1,9 +1,11 @@
+from itertools import combinations
+
 import numpy as np
 import pytest
 
 from tallybox.estimator.explanation import merged_into
 from tallybox.photos import Photo, read_photo, sample_photos
-from tallybox.photos.outlines import category_colours, draw_outlines, outlines_of, save_picture
+from tallybox.photos.outlines import Outline, category_colours, draw_outlines, number_places, outlines_of, save_picture
 from tests.support.photos import embedded_detector, embedded_estimator, gradient
 
 
@@ -47,6 +49,15 @@ def test_the_picture_shows_the_colours_and_keeps_the_rest(riders):
     assert changed.mean() < 0.1
     with_all = np.asarray(draw_outlines(photo, outlines, predictions, all_boxes=True))[: len(original)]
     assert (np.abs(with_all - original).sum(2) > 0).mean() > changed.mean()
+
+
+def test_numbers_lie_in_the_picture_and_not_on_each_other():
+    boxes = [(0.0, 0.0, 80.0, 80.0), (4.0, 4.0, 70.0, 70.0), (90.0, 90.0, 99.0, 99.0), (60.0, 70.0, 99.0, 99.0)]
+    outlines = [Outline(box, "car", number, True, True) for number, box in enumerate(boxes, start=1)]
+    places = [place for _, place in number_places(outlines, 10)]
+    assert len(places) == 3
+    assert all(10 <= at <= 90 for place in places for at in place)
+    assert all(np.hypot(*np.subtract(one, other)) >= 20 for one, other in combinations(places, 2))
 
 
 @pytest.mark.parametrize("size", [(1, 1), (5000, 3), (12, 3000)])

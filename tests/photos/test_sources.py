@@ -34,9 +34,6 @@ def test_detections_are_recognised_by_their_suffix(folder):
     for name in ("x.json.gz", "y.csv", "z.parquet"):
         (folder / name).touch()
         assert not find_sources([folder / name])[0].is_photo
-    mixed = find_sources([folder])
-    assert mixed[0][:2] == (folder, False)
-    assert len(mixed) == 5
 
 
 def test_what_is_not_there_is_one_line(folder):
@@ -74,10 +71,6 @@ def test_two_photos_of_one_id_and_what_is_no_photo_are_one_line(tmp_path):
     (tmp_path / "x.json").write_text("[]")
     with pytest.raises(InputError, match=r"x\.json"):
         find_photos([tmp_path / "x.json"])
-    (tmp_path / "tables").mkdir()
-    (tmp_path / "tables" / "x.parquet").touch()
-    with pytest.raises(InputError, match="No photos"):
-        find_photos([tmp_path / "tables"])
 
 
 def test_pictures_of_count_are_left_out_of_a_folder_and_counted(tmp_path):

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from tallybox.service.api import ServiceSettings, build_api, create_app
-from tallybox.service.guard import Guard
-from tallybox.service.limits import Limits
+from tallybox.service.guard import Guard, Limits
 from tests.support.estimators import small_estimator
 from tests.support.photos import claiming
 

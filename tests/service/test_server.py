@@ -2,6 +2,8 @@ import asyncio
 import json
 import signal
 import socket
+import subprocess
+import sys
 import time
 from dataclasses import replace
 
@@ -101,6 +103,44 @@ def test_1100_half_open_connections_do_not_stop_the_service(own_service):
         for connection in opened:
             connection.close()
     assert own_service.process.stderr.read() == ""
+
+
+LIMITED_SERVICE = """
+from tallybox.photos.shipped import shipped_estimator
+from tallybox.service.api import ServiceSettings
+from tallybox.service.guard import Limits
+from tallybox.service.server import serve
+
+settings = ServiceSettings(shipped_estimator(), limits=Limits(header_seconds=1.0))
+serve(settings, "127.0.0.1", 0, on_start=lambda address: print(address, flush=True))
+"""
+
+
+@pytest.fixture
+def hasty_service():
+    """A service that allows one second for a header."""
+    command = [sys.executable, "-c", LIMITED_SERVICE]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        host, port = process.stdout.readline().strip().removeprefix("http://").split(":")
+        yield host, int(port)
+        process.kill()
+
+
+def test_a_header_that_dribbles_in_is_cut_off(hasty_service):
+    connection = socket.create_connection(hasty_service, timeout=0.1)
+    connection.sendall(b"GET / HTTP/1.1\r\n")
+    begun = time.monotonic()
+    is_open = True
+    while is_open and time.monotonic() - begun < 10:
+        try:
+            connection.sendall(b"x")
+            is_open = connection.recv(1) != b""
+        except TimeoutError:
+            continue
+        except ConnectionError:
+            is_open = False
+    assert 0.5 < time.monotonic() - begun < 5
+    connection.close()
 
 
 @pytest.mark.parametrize("chunks", [b"ZZZ\r\nabc", b"3\r\nabc\r\n-1\r\n", b"3\r\nabcdef\r\n0\r\n\r\n"])

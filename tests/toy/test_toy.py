@@ -132,7 +132,7 @@ def test_a_wrong_value_is_one_clear_line(options, named):
     assert len(result.stderr.splitlines()) == 1
 
 
-EASY = ["sweep", "--setting", "easy", "--step", 0.25, "--seeds", 1]
+EASY = ["sweep", "--setting", "easy", "--step", 0.25, "--seed", 0]
 
 
 def test_a_killed_sweep_goes_on_where_it_stopped(tmp_path):
@@ -168,7 +168,7 @@ def test_figures_are_drawn_from_a_sweep_and_another_run_is_not_mixed_with_it(tmp
 
 
 def test_without_a_setting_both_are_trained_and_drawn(tmp_path):
-    result = toy("sweep", "--step", 1, "--seeds", 1, *SHORT, "--model", "baseline", "--out", tmp_path)
+    result = toy("sweep", "--step", 1, "--seed", 0, *SHORT, "--model", "baseline", "--out", tmp_path)
     assert result.exit_code == 0, result.output
     settings = {
         name: {(one["side_length"], one["noise"]) for one in read_results(tmp_path / name / "results.jsonl")}
@@ -187,7 +187,7 @@ def test_figures_of_a_folder_without_a_sweep_are_one_clear_line(tmp_path):
 
 
 def test_an_own_grid_of_chosen_models_and_seeds_is_trained_and_drawn(tmp_path):
-    grid = ["--side-length", 0.2, "--noise", "0:1:0.5", "--seed", 3, "--model", "counter"]
+    grid = ["--side-length", 0.2, "--noise", "0,0.5,1", "--seed", 3, "--model", "counter"]
     result = toy("sweep", *grid, *SHORT, "--out", tmp_path)
     assert result.exit_code == 0, result.output
     results = read_results(tmp_path / "results.jsonl")

@@ -1,25 +1,15 @@
 """`tallybox ask`: a VQA model's answer to a question about a photo. Experimental."""
 
-from __future__ import annotations
-
 import json
 import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from tallybox.cli.options import any_path, existing, json_option
-from tallybox.cli.terminal import echo_line, printable
-
-if TYPE_CHECKING:
-    from tallybox.vqa.answer import PhotoAnswer
-
-BAR = 24  # characters of a certain answer
+from tallybox.cli.terminal import echo_line
 
 
 @click.command()
@@ -53,20 +43,8 @@ def ask(photo: Path, question: str, model: Path | None, as_json: bool) -> None:
         counted = {name: count.to_dict() for name, count in counts.items()}
         sys.stdout.write(json.dumps({**answer.to_dict(), **({"counts": counted} if counted else {})}) + "\n")
         return
-    _print(answer)
+    for text, probability in answer.answers:
+        if text == answer.answer or probability >= 0.01:
+            echo_line(f"{text}  {100 * probability:.0f} %")
     for name, count in counts.items():
         echo_line(f"tallybox count: {named(str(count), name)} (90 %: {interval_text(count)})")
-
-
-def _print(answer: PhotoAnswer) -> None:
-    """Print the answer, and the others that are at all probable."""
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_column(justify="left", no_wrap=True)
-    table.add_column(justify="right")
-    table.add_column()
-    for number, (text, probability) in enumerate(answer.answers):
-        if number == 0 or probability >= 0.01:
-            bar = "█" * round(BAR * probability) or "▏"
-            style = "bold" if number == 0 else "dim"
-            table.add_row(Text(printable(text), style), Text(f"{100 * probability:.0f} %", style), Text(bar, style))
-    Console(highlight=False).print(table)

@@ -10,7 +10,6 @@ from typing import Any, TypeGuard
 import click
 
 from tallybox.cli.count_output import (
-    STANDARD_OUTPUT,
     Write,
     json_output,
     picture_output,
@@ -52,7 +51,7 @@ TABLE_SUFFIXES = (".csv", ".tsv", ".xlsx", ".parquet", ".json")
 @click.option(
     *("--out", "--csv", "table"),
     type=file_to_write,
-    help='Write a table (.csv, .tsv, .xlsx, .parquet) or .json, and resume it after an interruption; "-" prints CSV.',
+    help="Write a table (.csv, .tsv, .xlsx, .parquet) or .json, and resume it after an interruption.",
 )
 @click.option(
     "--report", "page", type=file_to_write, help="Write a page (.html) with totals and outlined photos, and resume it."
@@ -84,8 +83,6 @@ def count(
     tallybox count photos/ --out counts.xlsx --report report.html
     tallybox count clip.mp4 --every 1s --out counts.csv
     """  # noqa: D301 - click keeps the lines after a backspace as they are
-    if as_json and table == STANDARD_OUTPUT:
-        raise click.UsageError("--json and --out - both print on standard output; name a file for --out")
     chosen = categories or None
     try:
         _check_suffix("--out", table, TABLE_SUFFIXES)
@@ -105,7 +102,7 @@ def count(
         raise click.UsageError(str(error)) from error
     inputs = [*(source.path for source in found.sources), *(path for path in (file, names) if path is not None)]
     for out in (table, page):
-        if out not in (None, STANDARD_OUTPUT):
+        if out is not None:
             check_writable(out, inputs)
     resumable = (table, page) if find_spec("pyarrow") else (table,)  # a report needs no pyarrow
     kept = next((unfinished_folder(out) for out in resumable if _is_file(out)), None)
@@ -147,8 +144,8 @@ def _deleted_in_the_end(folder: Path | None) -> Iterator[None]:
 
 
 def _is_file(path: Path | None) -> TypeGuard[Path]:
-    """Return whether a path is that of a file, not of standard output, a device or a pipe."""
-    return path is not None and path != STANDARD_OUTPUT and not is_special(path)
+    """Return whether a path is that of a file, not of a device or a pipe."""
+    return path is not None and not is_special(path)
 
 
 def _check_suffix(option: str, path: Path | None, suffixes: tuple[str, ...]) -> None:

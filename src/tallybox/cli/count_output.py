@@ -6,7 +6,7 @@ Each output is a context manager that gives a function, which writes one image a
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from rich.text import Text
 from tallybox.cli.terminal import echo_line, printable
 from tallybox.detections.categories import named
 from tallybox.detections.writers import write_table
-from tallybox.errors import InputError, TallyboxError
+from tallybox.errors import InputError
 from tallybox.estimator.estimator import Categories
 from tallybox.estimator.prediction import TotalPrediction, marked_interval, most_first
 from tallybox.files import import_optional, write_text
@@ -28,9 +28,8 @@ from tallybox.photos.pipeline import PhotoResult
 
 TABLE_COLUMNS = (
     *("image", "category", "count", "most_probable", "expected", "low", "high"),
-    *("at_least", "saturated", "calibrated"),
+    *("saturated", "calibrated"),
 )
-STANDARD_OUTPUT = Path("-")
 MAX_STEM = 200  # bytes of a photo's name that its picture keeps; a file name has at most 255
 
 
@@ -46,34 +45,23 @@ def image_dict(image: PhotoResult) -> dict[str, Any]:
     return {"image": image.name, **seconds, "counts": counts, **tiling}
 
 
+def json_text(images: Iterable[PhotoResult], sums: Mapping[str, TotalPrediction] | None) -> str:
+    """Return one JSON object with the images, and the totals if wanted."""
+    totals = {} if sums is None else {"totals": {name: total.to_dict() for name, total in sums.items()}}
+    return json.dumps({"images": list(map(image_dict, images)), **totals}) + "\n"
+
+
 @contextmanager
 def json_output(totals: NamedTotals | None) -> Iterator[Write]:
-    """Write one object to standard output, an image at a time so that any number fits, then totals if wanted.
-
-    After a user's mistake nothing is there if it was found before the first image, else a whole object.
-    """
-    start = '{"images": [\n'
-
-    def write(image: PhotoResult) -> None:
-        nonlocal start
-        sys.stdout.write(start + json.dumps(image_dict(image)))
-        start = ",\n"
-
-    try:
-        yield write
-    except TallyboxError:
-        if start == ",\n":
-            sys.stdout.write("\n]}\n")
-        raise
-    end = "\n]" if start == ",\n" else '{"images": []'
-    if totals is not None:
-        end += f', "totals": {json.dumps({name: total.to_dict() for name, total in totals().items()})}'
-    sys.stdout.write(end + "}\n")
+    """Write one object to standard output."""
+    images: list[PhotoResult] = []
+    yield lambda image: images.append(replace(image, photo=None))
+    sys.stdout.write(json_text(images, None if totals is None else totals()))
 
 
 @contextmanager
 def table_output(path: Path, totals: NamedTotals | None) -> Iterator[Write]:
-    """Write a table with the columns of `TABLE_COLUMNS`, or JSON, by the file's suffix; ``-`` prints CSV.
+    """Write a table with the columns of `TABLE_COLUMNS`, or JSON, by the file's suffix.
 
     An image in which nothing is counted has a row without a category. Totals, if wanted, are the last rows, of the
     image "total".
@@ -81,38 +69,30 @@ def table_output(path: Path, totals: NamedTotals | None) -> Iterator[Write]:
     pandas = import_optional("pandas", needed_for=f"writing {path}", install="'tallybox[detections]'")
     images: list[PhotoResult] = []
     yield lambda image: images.append(replace(image, photo=None))
-    sums = {} if totals is None else totals()
+    sums = None if totals is None else totals()
     if path.suffix.lower() == ".json":
-        values: dict[str, Any] = {"images": [image_dict(image) for image in images]}
-        if totals is not None:
-            values["totals"] = {name: total.to_dict() for name, total in sums.items()}
-        write_text(path, json.dumps(values) + "\n")
+        write_text(path, json_text(images, sums))
     else:
-        frame = pandas.DataFrame(_rows(images, sums), columns=list(TABLE_COLUMNS), dtype=object)
+        frame = pandas.DataFrame(_rows(images, sums or {}), columns=list(TABLE_COLUMNS), dtype=object)
         times = {image.name: image.seconds for image in images if image.seconds is not None}
         if times:
             frame.insert(1, "seconds", frame["image"].map(times))
-        if path == STANDARD_OUTPUT:
-            if reconfigure := getattr(sys.stdout, "reconfigure", None):
-                reconfigure(errors="surrogateescape")  # a name that is not UTF-8 is printed as the bytes that it has
-            sys.stdout.write(frame.to_csv(index=False))
-            return
         write_table(frame if path.suffix.lower() != ".parquet" else frame.convert_dtypes(), path)
     in_windows = sum(image.tiling is not None for image in images)
     echo_line(f"Wrote {path}: {len(images)} images{f', {in_windows} in windows' if in_windows else ''}", err=True)
 
 
-def _rows(images: Iterable[PhotoResult], sums: dict[str, TotalPrediction]) -> Iterator[tuple[Any, ...]]:
+def _rows(images: Iterable[PhotoResult], sums: Mapping[str, TotalPrediction]) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of a table."""
     for image in images:
         if not image.counts:
             yield (image.name, None, 0, *[None] * (len(TABLE_COLUMNS) - 3))
         for category, p in image.counts.items():
-            numbers = (p.count, p.most_probable, round(p.expected, 4), p.low, p.high, p.at_least)
+            numbers = (p.count, p.most_probable, round(p.expected, 4), p.low, p.high)
             yield (image.name, category, *numbers, str(p.saturated).lower(), str(p.calibrated).lower())
     for category, total in sums.items():
         expected = (round(total.expected), None, round(total.expected, 2))
-        yield ("total", category, *expected, total.low, total.high, None, None, str(total.calibrated).lower())
+        yield ("total", category, *expected, total.low, total.high, None, str(total.calibrated).lower())
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """`tallybox evaluate`: score an estimator, compared with tuned NMS."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from tallybox.cli.options import (
     detections_options,
     existing,
     json_option,
-    label_options,
     read_labelled,
     reported_failures,
     source_options,
@@ -26,7 +24,6 @@ from tallybox.photos.specs import check_same_detector
 @click.argument("file", type=existing)
 @click.argument("source", metavar="DETECTIONS|PHOTOS")
 @click.argument("labels", type=existing)
-@label_options
 @source_options
 @detections_options
 @json_option
@@ -70,10 +67,8 @@ def show(result: dict[str, Any]) -> None:
     for group in coverage:
         by_count.add_row(group.replace("-", "–"), f"{100 * coverage[group]:.1f} %", f"{width[group]:.2f}")
     console.print(by_count)
-    console.print()
-    console.print(accuracy_by_width_text(result["right_by_width"]))
     over_nonzero = "" if result["mrmse_nz"] is None else f"; if there are any, {result['mrmse_nz']:.3f}"
-    console.print(f"Over every category of every image: mRMSE {result['mrmse']:.3f}{over_nonzero}")
+    console.print(f"\nOver every category of every image: mRMSE {result['mrmse']:.3f}{over_nonzero}")
     console.print("NMS has the best thresholds for each figure, on the images that the estimator was fitted to.")
 
 
@@ -83,9 +78,3 @@ def figures_table(*headers: str) -> Table:
     for number, header in enumerate(headers):
         table.add_column(header, justify="right" if number else "left")
     return table
-
-
-def accuracy_by_width_text(right_by_width: Mapping[str, float]) -> str:
-    """Return the accuracy by interval width in one line."""
-    shares = ", ".join(f"{width.replace('-', '–')}: {100 * share:.0f} %" for width, share in right_by_width.items())
-    return f"Accuracy by interval width: {shares}"

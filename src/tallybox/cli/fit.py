@@ -8,13 +8,12 @@ from typing import Any
 import click
 from rich.console import Console
 
-from tallybox.cli.evaluate import accuracy_by_width_text, figures_table
+from tallybox.cli.evaluate import figures_table
 from tallybox.cli.options import (
     detections_options,
     existing,
     file_to_write,
     json_option,
-    label_options,
     read_labelled,
     reported_failures,
     source_options,
@@ -31,15 +30,8 @@ from tallybox.files import check_writable
 @click.argument("source", metavar="DETECTIONS|PHOTOS")
 @click.argument("labels", type=existing)
 @click.option("--out", type=file_to_write, required=True, help="The estimator's file.")
-@click.option(
-    "--max-objects",
-    type=click.IntRange(min=1),
-    help="Counts up to this get a probability each.  [default: by the labels]",
-)
-@label_options
 @source_options
 @detections_options
-@click.option("--seed", type=int, help="[default: 0]")
 @json_option
 def fit(source: str, labels: Path, out: Path, as_json: bool, **options: Any) -> None:
     """Fit an estimator to a detector's boxes and your true counts, LABELS: a table, or COCO instances.
@@ -57,12 +49,10 @@ def fit(source: str, labels: Path, out: Path, as_json: bool, **options: Any) -> 
     start = time.perf_counter()
     inputs = [found.path for found in find_sources([source])]
     check_writable(out, [*inputs, labels])
-    settings = {name: options.pop(name) for name in ("max_objects", "seed")}
-    estimator = CountEstimator(**{name: value for name, value in settings.items() if value is not None})
     with reported_failures() as report_failure:
         images, counts, detector = read_labelled(source, labels, out, report_failure, **options)
         with progress_bar("fitting") as show:
-            estimator.fit(images, counts, detector=detector, on_progress=show)
+            estimator = CountEstimator().fit(images, counts, detector=detector, on_progress=show)
         estimator.save(out)
         labelled = listed_names(counts.labelled_ids(), counts.categories or COCO_CATEGORIES)
         echo_line(f"{len(counts):,} labelled images; categories: {labelled}", err=True)
@@ -75,7 +65,6 @@ def fit(source: str, labels: Path, out: Path, as_json: bool, **options: Any) -> 
             return
         echo_line(f"Fitted to {pairs} pairs of image and category in {figures['images']} images, {seconds} s.")
         _show_cross_validation(figures)
-        click.echo(accuracy_by_width_text(figures["estimator"]["right_by_width"]))
         echo_line(f"Wrote {out}")
 
 

@@ -78,12 +78,6 @@ detections_options = joined(
     ),
     click.option("--names", type=existing, help="Names of the detector's classes: YOLO's data.yaml."),
 )
-label_options = joined(
-    click.option("--category", "categories", multiple=True, metavar="NAME", help="Only these; may be repeated."),
-    click.option(
-        "--missing-is-zero", is_flag=True, help="Photos without labels and empty cells count 0, not as unknown."
-    ),
-)
 
 
 def read_labelled(

@@ -27,13 +27,6 @@ LOCAL = ("127.0.0.1", "::1", "localhost")
 @source_options
 @click.option("--token", envvar="TALLYBOX_TOKEN", help="Require this bearer token; TALLYBOX_TOKEN is safer.")
 @click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A name the service may be called by.")
-@click.option(
-    "--images-at-once",
-    type=click.IntRange(1),
-    default=256,
-    show_default=True,
-    help="How many images to count together at most.",
-)
 def serve(
     host: str,
     port: int,
@@ -42,7 +35,6 @@ def serve(
     texts: tuple[str, ...],
     token: str | None,
     hosts: tuple[str, ...],
-    images_at_once: int,
 ) -> None:
     """Serve the explorer page and the HTTP service until stopped (Ctrl-C).
 
@@ -63,9 +55,7 @@ def serve(
     if host not in LOCAL and token is None:
         echo_line(f"Warning: no token set; anyone who can reach {host} can use the service.", err=True)
     estimator, found, reason = _estimator_and_detector(file, detector, texts)
-    settings = ServiceSettings(
-        estimator, found, token=token, hosts=hosts, images_at_once=images_at_once, no_detector=reason
-    )
+    settings = ServiceSettings(estimator, found, token=token, hosts=hosts, no_detector=reason)
     run(settings, host, port, on_start=lambda at: echo_line(f"tallybox is at {at} (Ctrl-C stops)", err=True))
 
 

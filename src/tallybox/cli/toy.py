@@ -20,20 +20,12 @@ from tallybox.toy.training import MODELS
 SETTINGS_AT_ONCE = {"cuda": 404, "cpu": 1}
 
 
-class Values(click.ParamType):  # type: ignore[type-arg]  # generic for type checkers alone
-    """Numbers separated by commas, or FIRST:LAST:STEP."""
-
-    name = "values"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return a list of floats."""
-        try:
-            if ":" not in str(value):
-                return [float(part) for part in value.split(",")]
-            first, last, step = map(float, value.split(":"))
-            return [round(first + step * number, 6) for number in range(round((last - first) / step) + 1)]
-        except (ValueError, ZeroDivisionError):
-            self.fail(f"{value!r} is neither numbers with commas nor FIRST:LAST:STEP", param, ctx)
+def numbers(ctx: click.Context, param: click.Parameter, text: str | None) -> list[float] | None:
+    """Return the numbers of a text such as ``0.2,0.5``."""
+    try:
+        return None if text is None else [float(part) for part in text.split(",")]
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a list of numbers with commas") from None
 
 
 training_options = joined(
@@ -106,10 +98,9 @@ def train(
 @click.option("--setting", "difficulty", type=click.Choice(list(FIXED_AT)), help="One of the paper's two, not both.")
 @click.option("--out", type=folder_type, required=True, help="Folder of results; of both settings, OUT/easy, OUT/hard.")
 @click.option("--step", type=float, default=0.01, show_default=True, help="Distance of neighbouring points.")
-@click.option("--side-length", "side_lengths", type=Values(), help="Your own grid: 0.2, 0.2,0.5 or 0:1:0.1.")
-@click.option("--noise", "noises", type=Values(), help="Your own grid, likewise.")
-@click.option("--seeds", type=int, default=2, show_default=True, help="Number of seeds, from 0.")
-@click.option("--seed", "own_seeds", type=int, multiple=True, help="Use this seed instead; may be repeated.")
+@click.option("--side-length", "side_lengths", callback=numbers, help="Your own grid: 0.2 or 0.2,0.5.")
+@click.option("--noise", "noises", callback=numbers, help="Your own grid, likewise.")
+@click.option("--seed", "seeds", type=int, multiple=True, default=(0, 1), help="May be repeated.  [default: 0 and 1]")
 @training_options
 def sweep(
     difficulty: Any,
@@ -117,8 +108,7 @@ def sweep(
     step: float,
     side_lengths: list[float] | None,
     noises: list[float] | None,
-    seeds: int,
-    own_seeds: tuple[int, ...],
+    seeds: tuple[int, ...],
     models: tuple[str, ...],
     device: str | None,
     **constants: Any,
@@ -143,7 +133,7 @@ def sweep(
                 folder,
                 settings,
                 config_of(constants),
-                seeds=own_seeds or range(seeds),
+                seeds=seeds,
                 device=where,
                 settings_at_once=SETTINGS_AT_ONCE.get(where.type, 1),
                 models=models or MODELS,

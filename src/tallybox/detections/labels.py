@@ -12,7 +12,6 @@ import numpy as np
 from tallybox.detections.categories import (
     COCO_CATEGORIES,
     category_id_of,
-    category_name_of,
     check_common_names,
     find_category,
     match_categories,
@@ -92,29 +91,6 @@ class TrueCounts:
             return self.labelled
         return frozenset({*self.categories, *(c for of_image in self.counts.values() for c in of_image)})
 
-    def of_categories(self, categories: Iterable[int | str]) -> "TrueCounts":
-        """Return the labels of some categories, by id or name; each must be labelled.
-
-        >>> TrueCounts({7: {1: 2, 18: 3}}).of_categories([18]).counts
-        {7: {18: 3}}
-        """
-        names = self.categories or COCO_CATEGORIES
-        chosen = [category_id_of(c, names) if isinstance(c, str) else c for c in categories]
-        if unlabelled := sorted(set(chosen) - self.labelled_ids()):
-            raise InputError(f"The labels do not count category {category_name_of(unlabelled[0], names)!r}")
-        return self.renumbered({c: c for c in chosen}, self.categories)
-
-    def with_zeros(self, images: Iterable[Detections]) -> "TrueCounts":
-        """Return the labels, with a count of 0 for everything in images without labels.
-
-        >>> TrueCounts({7: {18: 3}}).with_zeros([Detections.empty(7), Detections.empty(8)]).counts
-        {8: {}, 7: {18: 3}}
-        """
-        find = self.label_finder()
-        ids = [image.image_id for image in images if image.image_id is not None]
-        missing: dict[ImageId, dict[int, int]] = {i: {} for i in ids if find(i) not in self.counts}
-        return replace(self, counts={**missing, **self.counts})
-
     def of_photos(self, photo_ids: Sequence[str]) -> "TrueCounts":
         """Return the labels of photos; labels without a photo are left out with a warning.
 
@@ -162,10 +138,6 @@ class TrueCounts:
             return fits[0] if len(fits) == 1 else None
 
         return find
-
-    def first_images(self, number: int) -> "TrueCounts":
-        """Return the labels of the first images by ascending id."""
-        return self.only(sorted(self.counts, key=lambda image_id: (isinstance(image_id, str), image_id))[:number])
 
     def only(self, image_ids: Iterable[ImageId]) -> "TrueCounts":
         """Return the labels of some of the images.

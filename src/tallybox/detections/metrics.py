@@ -1,27 +1,26 @@
 """Metrics of counts. Arrays are ``[P]``, one entry for each pair of an image and a category."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Groups = Mapping[int, str]  # names of groups of values, by the smallest value of each
-COUNT_GROUPS: Groups = {0: "0", 1: "1", 2: "2-4", 5: "5+"}
+COUNT_GROUPS = {0: "0", 1: "1", 2: "2-4", 5: "5+"}  # names of groups of counts, by the smallest of each
 
 
-def groups_of(values: ArrayLike, groups: Groups = COUNT_GROUPS) -> NDArray[np.int64]:
-    """Return the index of the group that each value is in.
+def groups_of(counts: ArrayLike) -> NDArray[np.int64]:
+    """Return the index of the group that each count is in.
 
     >>> groups_of([0, 1, 2, 4, 5, 30]).tolist()
     [0, 1, 2, 2, 3, 3]
     """
-    return np.searchsorted(list(groups), values, side="right") - 1
+    return np.searchsorted(list(COUNT_GROUPS), counts, side="right") - 1
 
 
-def mean_by_group(values: ArrayLike, grouped_by: ArrayLike, groups: Groups = COUNT_GROUPS) -> dict[str, float]:
-    """Return the mean of the values in each group that has some."""
-    rows, numbers = groups_of(grouped_by, groups), np.asarray(values, np.float64)
-    chosen = {name: rows == index for index, name in enumerate(groups.values())}
+def mean_by_group(values: ArrayLike, counts: ArrayLike) -> dict[str, float]:
+    """Return the mean of the values in each group of counts that has some."""
+    rows, numbers = groups_of(counts), np.asarray(values, np.float64)
+    chosen = {name: rows == index for index, name in enumerate(COUNT_GROUPS.values())}
     return {name: float(numbers[of_group].mean()) for name, of_group in chosen.items() if of_group.any()}
 
 

@@ -32,7 +32,7 @@ CATEGORIES_KEY = b"tallybox.categories"  # in the metadata of a Parquet file: na
 def read_table(path: str | Path) -> pd.DataFrame:
     r"""Return a table (.csv, .tsv, .xlsx or .parquet) as a data frame; ``.csv`` and ``.tsv`` may be gzipped.
 
-    A folder of ``.parquet`` files is one table. Cells of a CSV are texts. The index holds lines of the file, or rows of
+    Cells of a CSV are texts. The index holds lines of the file, or rows of
     a Parquet file. Empty rows and columns without a name are left out.
 
     >>> import tempfile
@@ -45,13 +45,6 @@ def read_table(path: str | Path) -> pd.DataFrame:
     path = Path(path)
     pandas = _import("pandas", path)
     suffix = suffix_without_gz(path)
-    if path.is_dir():
-        if not (parts := sorted(path.glob("*.parquet"))):
-            raise InputError(f"{path}: no .parquet files in this folder")
-        frames = list(map(_read_parquet, parts))
-        if any(frame.attrs != frames[0].attrs for frame in frames):
-            raise InputError(f"{path}: its files have different names of categories")
-        return pandas.concat(frames)
     if suffix == ".parquet":
         return _read_parquet(path)
     if suffix not in (".csv", ".tsv", ".xlsx"):
@@ -137,7 +130,7 @@ def _metadata(path: Path, file: Any, key: bytes) -> dict[str, Any]:
 def read_detections(
     path: str | Path, *, box_format: BoxFormat | None = None, category_names: ClassNames = None
 ) -> Iterator[Detections]:
-    """Yield one `Detections` for each image of a file: COCO results (``.json``) or a table, or a folder of Parquet.
+    """Yield one `Detections` for each image of a file: COCO results (``.json``) or a table.
 
     ``box_format`` is what the box columns mean; by default their names decide. ``category_names`` are names for ids or
     class numbers without names. ``.json``, ``.csv`` and ``.tsv`` may be gzipped.
@@ -150,8 +143,7 @@ def read_detections(
     [(7, 1)]
     """
     path = Path(path)
-    if not path.is_dir():
-        open_regular(path).close()  # an unreadable file is the first thing to report
+    open_regular(path).close()  # an unreadable file is the first thing to report
     if suffix_without_gz(path) == ".json":
         _import("msgspec", path)
         from tallybox.detections.coco import read_coco_results
@@ -165,11 +157,11 @@ def read_detections(
     yield from detections_in_frame(frame, layout, str(path))
 
 
-def read_counts(path: str | Path, *, blank_is_zero: bool = False) -> TrueCounts:
+def read_counts(path: str | Path) -> TrueCounts:
     r"""Return the true counts of COCO instances (``.json``) or of a table (``.csv``, ``.xlsx`` …).
 
     A table has the columns ``image_id,category,count``, or one row for each image and one column for each category,
-    whose empty cells are unknown unless ``blank_is_zero``. Categories may be your own: `CountEstimator.fit` matches
+    whose empty cells are unknown. Categories may be your own: `CountEstimator.fit` matches
     them with those of the detections by name.
 
     >>> import tempfile
@@ -186,7 +178,7 @@ def read_counts(path: str | Path, *, blank_is_zero: bool = False) -> TrueCounts:
         from tallybox.detections.coco import read_coco_instances
 
         return read_coco_instances(path)
-    return counts_in_frame(read_table(path), str(path), blank_is_zero=blank_is_zero)
+    return counts_in_frame(read_table(path), str(path))
 
 
 def read_category_names(path: str | Path) -> dict[int, str]:

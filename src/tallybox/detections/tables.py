@@ -233,7 +233,7 @@ def _sizes(
     return sizes
 
 
-def counts_in_frame(frame: pd.DataFrame, source: str, *, blank_is_zero: bool = False) -> TrueCounts:
+def counts_in_frame(frame: pd.DataFrame, source: str) -> TrueCounts:
     """Return true counts from a data frame with a row for each image and category, or with a column for each category.
 
     A category of the first kind of table counts 0 in an image that has rows of others only. A row without a category
@@ -246,15 +246,14 @@ def counts_in_frame(frame: pd.DataFrame, source: str, *, blank_is_zero: bool = F
     if is_long and "count" not in columns:
         raise InputError(f"{source}: no column count among {list(frame.columns)}")
     if not is_long and len(frame):
-        frame = frame if blank_is_zero else frame.dropna(axis=1, how="all")
-        frame = _melted(frame, source, columns["image_id"])
+        frame = _melted(frame.dropna(axis=1, how="all"), source, columns["image_id"])
         columns = {"image_id": columns["image_id"], "category": "category", "count": "count"}
     if not len(frame):
         raise InputError(f"{source}: no counts")
     images, owners = image_ids_of(frame, columns["image_id"], source)
     categories, stated = category_column(frame, source, columns), frame[columns["count"]]
     is_named, is_counted = frame[categories.column].notna().to_numpy(), stated.notna().to_numpy()
-    ids, numbers = np.full(len(frame), -1), np.full(len(frame), 0 if blank_is_zero else -1)
+    ids, numbers = np.full(len(frame), -1), np.full(len(frame), -1)
     ids[is_named] = categories.ids_of(frame[is_named], source)
     numbers[is_counted] = whole_numbers(stated[is_counted], source, low=0, high=MAX_COUNT)
     counts: dict[ImageId, dict[int, int]] = {image_id: {} for image_id in images}

@@ -7,7 +7,6 @@ from tallybox.checks import check_count
 from tallybox.errors import InputError
 
 KEEP_ALL = 1.0  # as ``nms_iou``: no box is removed
-MAX_SIZE = 4096  # of anything in an estimator: a file must not decide how much memory is allocated
 
 # Batches only limit memory: larger ones were not faster.
 IMAGES_PER_BATCH = 256
@@ -27,20 +26,7 @@ class EstimatorConfig:
     dropout: float = 0.3  # of these, during training
 
     def __post_init__(self) -> None:
-        if self.component != "presence":
-            raise InputError(f'component must be "presence", but got {self.component!r}')
-        for name in ("max_objects", "proposals", "members", "hidden"):
+        for name in ("max_objects", "members"):
             check_count(name, getattr(self, name))
-            check_size(name, getattr(self, name))
         if self.members < 2:
             raise InputError(f"members must be at least 2, not {self.members}: each leaves photos out")
-        for name in ("nms_iou", "dropout"):
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or not 0 <= value <= 1:
-                raise InputError(f"{name} must be in [0, 1], but got {value!r}")
-
-
-def check_size(name: str, size: int) -> None:
-    """Raise if an estimator of this size could be fitted but not loaded."""
-    if size > MAX_SIZE:
-        raise InputError(f"{name} must be at most {MAX_SIZE}, but got {size}")

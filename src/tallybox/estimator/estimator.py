@@ -1,6 +1,5 @@
 """`CountEstimator`: learn to count from a detector's boxes and true counts, then count."""
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -12,7 +11,7 @@ import numpy as np
 import torch
 
 from tallybox.concurrency import in_batches
-from tallybox.detections.categories import category_id_of, category_name_of, listed_names
+from tallybox.detections.categories import category_id_of, category_name_of
 from tallybox.detections.detections import Detections, ImageId
 from tallybox.detections.labels import TrueCounts
 from tallybox.detections.matching import match_images
@@ -24,12 +23,10 @@ from tallybox.estimator.fitted import Fitted, untrained
 from tallybox.estimator.fitting import fit
 from tallybox.estimator.inference import CPU, infer_pairs
 from tallybox.estimator.inputs import pairs_of_images
-from tallybox.estimator.prediction import ImagePredictions, TotalPrediction
+from tallybox.estimator.prediction import ImagePredictions
 from tallybox.estimator.storage import load_fitted, save_fitted
 from tallybox.estimator.totals import Totals
 from tallybox.estimator.training import OnProgress
-
-logger = logging.getLogger(__name__)
 
 Categories = Sequence[int | str] | None  # by id or by name; None for all that may be there
 
@@ -55,7 +52,6 @@ class CountEstimator:
         self._max_objects = max_objects
         self._seed = seed
         self._fitted: Fitted | None = None
-        self._reported_unlearned = False
         self.device = CPU
 
     @property
@@ -127,26 +123,11 @@ class CountEstimator:
             raise InputTypeError("These are the Detections of one image; call predict")
         category_ids = self.category_ids(categories)
         for images in in_batches(self.matched(detections), IMAGES_PER_BATCH):
-            self.report_unlearned(category_ids or (c for image in images for c in image.category_ids.tolist()))
             yield from zip(images, self._predict_batch(images, category_ids, keep_inputs), strict=True)
 
     def matched(self, detections: Iterable[Detections]) -> Iterator[Detections]:
         """Yield detections under the category ids of this estimator, matched by name if they have names."""
         return match_images(detections, dict(self.fitted.categories))
-
-    def report_unlearned(self, category_ids: Iterable[int]) -> None:
-        """Log once that some categories had no labels: their counts rest on what all categories share."""
-        if self._reported_unlearned or not self.is_calibrated:
-            return
-        if unlearned := set(category_ids).difference(self.fitted.category_ids):
-            self._reported_unlearned = True
-            names = listed_names(unlearned, self.fitted.categories)
-            logger.warning(
-                "No training labels for %d categories (%s). Their counts are extrapolated and their intervals are not "
-                "calibrated.",
-                len(unlearned),
-                names,
-            )
 
     def _predict_batch(
         self, images: list[Detections], category_ids: list[int] | None, keep_inputs: bool
@@ -169,19 +150,12 @@ class CountEstimator:
             )
 
     def totals(self, categories: Categories = None) -> Totals:
-        """Return totals to which predictions are added, of ``categories``, or of all that some image lists."""
-        return Totals(self.fitted, self.category_ids(categories))
-
-    def total(self, detections: Iterable[Detections], categories: Categories = None) -> dict[str, TotalPrediction]:
-        """Return how many objects of each category there are in all images together, by name, with an interval.
+        """Return totals to which predictions are added, of ``categories``, or of all that some image lists.
 
         The counts of images are medians, and their sum is too low where distributions are skewed; the expected total
         is not.
         """
-        totals = self.totals(categories)
-        for _, predictions in self.predict_each(detections, categories):
-            totals.add(predictions)
-        return totals.compute()
+        return Totals(self.fitted, self.category_ids(categories))
 
     def explain(
         self, detections: Detections, categories: Categories = None, *, predictions: ImagePredictions | None = None

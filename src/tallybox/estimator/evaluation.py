@@ -47,7 +47,6 @@ def evaluate(estimator: CountEstimator, detections: Iterable[Detections], labels
         parts.append(inference.predictions("evaluation_pairs").at(rows))
     if not scored:
         raise InputError("Nothing to score: no labelled image has an object or a box above 0.05.")
-    estimator.report_unlearned(pair.category_id for pair in scored)
     found, truth = PredictionArrays.joined(parts), np.array([pair.true_count for pair in scored])
     category_ids, means_of_all, truth_of_all = zip(*every, strict=True)
     categories = {*labels.labelled_ids(), *category_ids}

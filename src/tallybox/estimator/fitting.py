@@ -15,7 +15,7 @@ from tallybox.detections.detections import Detections
 from tallybox.detections.labels import CountingPair, TrueCounts, counting_pairs, every_pair, labelled_detections
 from tallybox.errors import InputError
 from tallybox.estimator.calibration import LISTED_PROBABILITY, interval_levels, learn_prevalence
-from tallybox.estimator.config import EstimatorConfig, check_size
+from tallybox.estimator.config import EstimatorConfig
 from tallybox.estimator.fitted import Fitted
 from tallybox.estimator.inference import Inference, infer
 from tallybox.estimator.inputs import indexed_pairs, inputs_of_many
@@ -64,7 +64,6 @@ def fit(
     config = _sized(config, images, pairs, labels, max_objects)
     truth = np.array([pair.true_count for pair in pairs], np.int64)
     category_ids = tuple(sorted({pair.category_id for pair in pairs}))
-    check_size("the number of labelled categories", len(category_ids))
     table = tabulate(pairs)
     baselines = {
         name: {metric: tune(table, metric, per_category=per_category) for metric in get_args(Metric)}

@@ -46,7 +46,6 @@ class IndexedPairs(NamedTuple):
     category_ids: Integers  # [P]
 
 
-FEW_BOXES = 64  # of a pair: NMS takes pairs with up to so many together
 OF_PROPOSALS = 5  # how many fields of `ModelInputs` have a dimension of proposals
 
 
@@ -278,18 +277,7 @@ def _suppressed(
     def keep(some: Integers) -> Booleans:
         return suppress(overlap_by_more(boxes[some], config.nms_iou))
 
-    by_size = np.argsort(size, kind="stable")
-    few, many = np.split(by_size, [np.searchsorted(size[by_size], FEW_BOXES, side="right")])
-    for start in range(0, len(few), PAIRS_PER_BATCH):
-        rows = few[start : start + PAIRS_PER_BATCH]
-        of_pairs, kept = index[rows, : size[rows[-1]]], mask[rows, : size[rows[-1]]]
-        overlaps = np.triu(overlap_by_more(boxes[of_pairs], config.nms_iou), 1)
-        if overlaps.any():  # hardly ever, if the detector's own NMS has a lower threshold
-            kept = suppress(overlaps, kept)
-        place = kept.cumsum(1) - 1
-        pair, column = np.nonzero(kept & (place < enough))
-        chosen[rows[pair], place[pair, column]] = of_pairs[pair, column]
-    for row in many.tolist():
+    for row in range(len(index)):
         best = first_kept(index[row, : size[row]], keep, enough=enough, candidates=4 * enough)
         chosen[row, : len(best)] = best
     return chosen, chosen != padding

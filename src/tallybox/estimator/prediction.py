@@ -22,7 +22,6 @@ Key = TypeVar("Key")
 # How many counts from ``max_objects`` on are written out; larger counts add to the last. The number is the same for all
 # pairs, so that a prediction does not depend on the pairs in its batch.
 TAIL = 200
-WIDTH_GROUPS = {0: "0", 1: "1-2", 3: "3-4", 5: "5+"}  # of intervals, high - low
 ROUNDING_SLACK = 1e-12  # of sums of probabilities
 
 
@@ -44,8 +43,8 @@ class CountPrediction:
 
     ``count`` is the median of the distribution, which has the smallest expected absolute error. ``low`` and ``high``
     are the ends of a 90 % interval: among all predictions with such a count, nine of ten intervals cover the true
-    count. Counts from ``max_objects`` on share one probability: if the median is that large, ``at_least`` is
-    ``max_objects``, and ``count`` uses the boxes beyond it.
+    count. Counts from ``max_objects`` on share one probability: if the median is that large, the prediction is
+    ``saturated``, and ``count`` uses the boxes beyond it.
     """
 
     count: int
@@ -53,7 +52,6 @@ class CountPrediction:
     expected: float
     low: int
     high: int
-    at_least: int  # 0 if the count has a probability of its own
     saturated: bool  # the category has more likely boxes than take part, or the count reaches ``max_objects``
     probabilities: Floats  # [K + 1]; the last is "max_objects or more"
     calibrated: bool = True  # False without training labels for this detector or category
@@ -64,21 +62,20 @@ class CountPrediction:
         return 1 - float(self.probabilities[0])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON; ``at_least``, ``saturated`` and ``calibrated`` only if they are unusual."""
+        """Return plain values for JSON; ``saturated`` and ``calibrated`` only if they are unusual."""
         return {
             "count": self.count,
             "most_probable": self.most_probable,
             "expected": round(self.expected, 4),
             "low": self.low,
             "high": self.high,
-            **({"at_least": self.at_least} if self.at_least else {}),
             **({"saturated": True} if self.saturated else {}),
             **({} if self.calibrated else {"calibrated": False}),
         }
 
     def __str__(self) -> str:
-        """Return the count as text: ``3``, or ``about 17`` from ``max_objects`` on."""
-        return f"about {self.count}" if self.at_least else str(self.count)
+        """Return the count as text: ``3``, or ``about 17`` if a limit was reached."""
+        return f"about {self.count}" if self.saturated else str(self.count)
 
 
 @dataclass(frozen=True)
@@ -115,7 +112,7 @@ def marked_interval(prediction: "CountPrediction | TotalPrediction") -> str:
     return f"{interval_text(prediction)}{uncalibrated}{saturated}"
 
 
-ABSENT = CountPrediction(0, 0, 0.0, 0, 0, 0, saturated=False, probabilities=np.ones(1))
+ABSENT = CountPrediction(0, 0, 0.0, 0, 0, saturated=False, probabilities=np.ones(1))
 
 
 class ImagePredictions(Mapping[int, CountPrediction]):
@@ -124,7 +121,7 @@ class ImagePredictions(Mapping[int, CountPrediction]):
     ``names`` are those of all categories that the estimator knows. If the predictions are ``complete``, a known
     category that is not listed counts 0; otherwise only some categories were counted.
 
-    >>> dog = CountPrediction(2, 2, 2.1, 1, 3, 0, False, np.array([0.0, 0.1, 0.8, 0.1]))
+    >>> dog = CountPrediction(2, 2, 2.1, 1, 3, False, np.array([0.0, 0.1, 0.8, 0.1]))
     >>> predictions = ImagePredictions({18: dog}, {17: "cat", 18: "dog"})
     >>> predictions["dog"] is predictions[18], [*predictions], [*predictions.by_name()]
     (True, [18], ['dog'])
@@ -197,7 +194,6 @@ class PredictionArrays(NamedTuple):
     expected: Floats
     lows: Integers
     highs: Integers
-    at_least: Integers
     saturated: Booleans
     probabilities: Floats  # [P, K + 1]
 
@@ -211,12 +207,11 @@ class PredictionArrays(NamedTuple):
         return covers
 
     def coverage(self, true_counts: Integers) -> dict[str, Any]:
-        """Return how often intervals cover the true counts ``[P]``, and how often counts are exact by their width."""
-        covers, exact = self.covers(true_counts), self.counts == true_counts
+        """Return how often intervals cover the true counts ``[P]``."""
+        covers = self.covers(true_counts)
         return {
             "coverage90": float(covers.mean()),
             "coverage90_by_predicted_count": mean_by_group(covers, self.counts),
-            "right_by_width": mean_by_group(exact, self.highs - self.lows, WIDTH_GROUPS),
         }
 
     @classmethod
@@ -252,7 +247,6 @@ def summarise(probabilities: Floats, tail_mean: Floats, levels: IntervalLevels) 
         expected=mean_of(probabilities, tail_mean),
         lows=lows,
         highs=highs,
-        at_least=np.where(medians >= last, last, 0),
         saturated=medians >= last,
         probabilities=probabilities,
     )

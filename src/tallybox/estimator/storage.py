@@ -14,7 +14,7 @@ from tallybox import __version__
 from tallybox.detections.baselines import ThresholdCounter
 from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.calibration import Prevalence
-from tallybox.estimator.config import EstimatorConfig, check_size
+from tallybox.estimator.config import EstimatorConfig
 from tallybox.estimator.fitted import Fitted, TotalCalibration
 from tallybox.estimator.model import CountEnsemble
 from tallybox.estimator.nms_counts import NmsCounts
@@ -81,7 +81,6 @@ def load_fitted(path: Path) -> Fitted:
 def _fitted(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Fitted:
     config = EstimatorConfig(**header["config"])
     category_ids = tuple(int(key) for key in header["category_ids"])
-    check_size("the number of its categories", len(category_ids))
     ensemble = CountEnsemble(config, len(category_ids), config.members)
     prefix = "ensemble."
     ensemble.load_state_dict({name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)})

@@ -10,11 +10,11 @@ def headline(name: str, predicted: CountPrediction) -> str:
     """Return what is probable: the shortest range of counts that has at least half of the probability.
 
     >>> probabilities = np.array([0, 0, 0.06, 0.06, 0.2, 0.23, 0.2, 0.1, 0.15])
-    >>> headline("car", CountPrediction(6, 5, 5.9, 3, 9, 0, False, probabilities))
+    >>> headline("car", CountPrediction(6, 5, 5.9, 3, 9, False, probabilities))
     'Probably 4 to 6 cars'
     """
     low, high = likely_range(predicted.probabilities)
-    if predicted.at_least:
+    if predicted.saturated:
         return f"About {quantity(predicted.count, name)}"
     if low == high:
         return quantity(low, name)

@@ -1,7 +1,6 @@
 """Labelled images: detections of a file, or of photos, with their true counts. `fit` and `evaluate` read them so."""
 
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,8 +31,6 @@ def read_labelled_images(
     cache: str | Path | None = None,
     detector: str | None = None,
     texts: Sequence[str] = (),
-    categories: Sequence[str] = (),
-    missing_is_zero: bool = False,
     box_format: BoxFormat | None = None,
     category_names: ClassNames = None,
     on_failure: OnFailure = lambda error: None,
@@ -43,12 +40,11 @@ def read_labelled_images(
 
     ``source`` is a file of detections, or a folder or pattern of photos, in which a ``detector`` looks. Detections of
     photos are kept in the folder ``cache``, by default beside the labels: an interrupted run goes on where it was, and
-    later ones detect only new photos. Labels are checked first. Categories are matched by name. Boxes of categories
+    later ones detect only new photos. Categories are matched by name. Boxes of categories
     that the labels do not name are kept, because the estimator sees them too.
 
-    ``categories`` are the only ones whose counts are kept. With ``missing_is_zero``, images without labels, and empty
-    cells of a table, have no objects of the labelled categories; otherwise they are unknown. ``box_format`` and
-    ``category_names`` are as in `read_detections`. ``on_failure`` gets the error of a photo that cannot be read.
+    ``box_format`` and ``category_names`` are as in `read_detections`. ``on_failure`` gets the error of a photo that
+    cannot be read.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -58,12 +54,7 @@ def read_labelled_images(
     >>> images[0].category_names, counts.count(7, "nut")
     ({0: 'nut'}, 3)
     """
-    stored = read_counts(labels, blank_is_zero=missing_is_zero)
-
-    def counts_of(names: Mapping[int, str]) -> TrueCounts:
-        counts = stored.for_detections(names)
-        return counts.of_categories(categories) if categories else counts
-
+    stored = read_counts(labels)
     used: tuple[str, ...] = ()
     if detector is None and not find_sources([str(source)])[0].is_photo:
         if texts:
@@ -71,23 +62,16 @@ def read_labelled_images(
         found = read_detections(source, box_format=box_format, category_names=category_names)
         own_names = dict[int, str]()
         images = list(match_images(found, own_names))
-        counts = counts_of(own_names)
+        counts = stored.for_detections(own_names)
     else:
         photos, used = find_photos([str(source)]), (detector or DEFAULT_SPEC, *texts)
-
-        def check(names: Mapping[int, str]) -> None:
-            """Raise before minutes of detecting if the labels are wrong; warnings come with the counts."""
-            with warnings.catch_warnings(action="ignore"):
-                counts_of(names).of_photos(list(photos))
-
         names, images = cached_detections(
             photos,
             Path(labels).with_suffix(".detections") if cache is None else Path(cache),
             spec=used[0],
             texts=texts,
-            check=check,
             on_failure=on_failure,
             on_progress=on_progress,
         )
-        counts = counts_of(names).of_photos([str(image.image_id) for image in images])
-    return LabelledImages(images, counts.with_zeros(images) if missing_is_zero else counts, used)
+        counts = stored.for_detections(names).of_photos([str(image.image_id) for image in images])
+    return LabelledImages(images, counts, used)

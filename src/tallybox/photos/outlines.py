@@ -104,7 +104,7 @@ def draw_outlines(
     for outline in counted:  # clear ones on top
         _draw_box(pen, outline, colours.get(outline.name, LEFTOVER), width)
     radius = max(10, round(max(picture.size) / 58))
-    for outline, place in number_places(counted[::-1], radius, picture.size):
+    for outline, place in number_places(counted[::-1], radius):
         ground = colours.get(outline.name, LEFTOVER) if outline.is_clear else "#ffffff"
         disc = _disc(str(outline.number), ground, radius)
         layer.alpha_composite(disc, (max(0, round(place[0]) - radius), max(0, round(place[1]) - radius)))
@@ -136,40 +136,18 @@ def save_picture(picture: Image.Image, path: Path) -> None:
         file.write(encoded.getbuffer())
 
 
-def number_places(
-    outlines: Sequence[Outline], radius: float, size_wh: tuple[int, int]
-) -> Iterator[tuple[Outline, Place]]:
-    """Yield where the number of each box fits: in a free corner, or beside a small box if it hides no other."""
+def number_places(outlines: Sequence[Outline], radius: float) -> Iterator[tuple[Outline, Place]]:
+    """Yield where the number of each box fits: in a corner of it, and on no other number."""
     taken: list[Place] = []
-    small = [outline for outline in outlines if not _is_roomy(outline.corners, radius)]
     for outline in outlines:
         x1, y1, x2, y2 = outline.corners
-        is_roomy = _is_roomy(outline.corners, radius)
-        inset = radius if is_roomy else -radius
-        corners = [(x, y) for y in (y1 + inset, y2 - inset) for x in (x1 + radius, x2 - radius)]
-        hidden = [] if is_roomy else [other.corners for other in small if other is not outline]
-        free = [place for place in corners if _is_free(place, radius, taken, hidden, size_wh)]
-        if free or is_roomy:
-            taken.append((free or corners)[0])
-            yield outline, taken[-1]
-
-
-def _is_roomy(corners: Corners, radius: float) -> bool:
-    return min(corners[2] - corners[0], corners[3] - corners[1]) >= 2 * radius
-
-
-def _is_free(
-    place: Place, radius: float, taken: Sequence[Place], hidden: Sequence[Corners], size_wh: tuple[int, int]
-) -> bool:
-    """Return whether a disc lies in the picture, and on no other disc and no small box."""
-    x, y = place
-    return (
-        all(radius <= at <= side - radius for at, side in zip(place, size_wh, strict=True))
-        and all(hypot(x - other_x, y - other_y) >= 2 * radius for other_x, other_y in taken)
-        and not any(
-            x1 < x + radius and x - radius < x2 and y1 < y + radius and y - radius < y2 for x1, y1, x2, y2 in hidden
-        )
-    )
+        if min(x2 - x1, y2 - y1) < 2 * radius:
+            continue
+        for x, y in ((x, y) for y in (y1 + radius, y2 - radius) for x in (x1 + radius, x2 - radius)):
+            if all(hypot(x - other_x, y - other_y) >= 2 * radius for other_x, other_y in taken):
+                taken.append((x, y))
+                yield outline, (x, y)
+                break
 
 
 def _on_picture(corners: Corners, scale: NDArray[np.float64]) -> Corners:

@@ -78,7 +78,7 @@ class Report:
 
 def _count_item(name: str, p: CountPrediction, colour: str) -> str:
     number, _, what = named(str(p).removeprefix("about "), name).partition(" ")
-    about = "about " if p.at_least else ""
+    about = "about " if p.saturated else ""
     swatch = f'<i style="background:{colour}"></i>'
     return f"<li>{swatch}<b>{about}{number}</b> {escape(what)} <small>90&nbsp;%: {marked_interval(p)}</small></li>"
 

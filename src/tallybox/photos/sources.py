@@ -19,7 +19,7 @@ COUNTED_COPY = re.compile(r".+_counted(?:-\d+)?\.jpg")  # the pictures of `tally
 
 
 class Source(NamedTuple):
-    """One photo, or one file (or folder, of Parquet) of detections."""
+    """One photo, or one file of detections."""
 
     path: Path
     is_photo: bool
@@ -30,8 +30,8 @@ def find_sources(paths: Iterable[str | Path], skipped: collections.Counter[str] 
     """Return the photos and files of paths, folders and patterns such as ``photos/*.jpg``, in order.
 
     A folder stands for all photos in it and below, known by their suffixes and sorted by name, without hidden files and
-    without the pictures (``NAME_counted.jpg``) of `tallybox count --save`. A folder of Parquet files is one file of
-    detections. A file that is named itself is a photo unless it has a suffix of detections.
+    without the pictures (``NAME_counted.jpg``) of `tallybox count --save`. A file that is named itself is a photo
+    unless it has a suffix of detections.
     Duplicates are dropped. Files that are left out are counted in ``skipped``, by suffix.
     """
     sources: list[Source] = []
@@ -60,8 +60,6 @@ def find_photos(paths: Iterable[str | Path]) -> dict[str, Path]:
     photos: dict[str, Path] = {}
     for path, is_photo, folder in find_sources(paths):
         if not is_photo:
-            if path.is_dir():  # Parquet files beside the photos, perhaps of an earlier run
-                continue
             raise InputError(f"{path} is not a photo or a folder of photos")
         image_id = path.name if folder is None else path.relative_to(folder).as_posix()
         if photos.setdefault(image_id, path) != path:
@@ -76,21 +74,19 @@ def find_photos(paths: Iterable[str | Path]) -> dict[str, Path]:
 def _of_path(path: Path, skipped: collections.Counter[str]) -> list[Source]:
     if not path.is_dir():
         return [Source(path, suffix_without_gz(path) not in DETECTION_SUFFIXES)]
-    tables, photos = [], []
+    photos = []
     for file in sorted(file for file in path.rglob("*") if file.is_file()):
         parts, suffix = file.relative_to(path).parts, file.suffix.lower()
         if THUMBNAILS.intersection(parts):
             skipped["in thumbnail folders"] += 1
         elif any(part.startswith(".") for part in parts):
             continue
-        elif suffix == ".parquet":
-            tables = [Source(path, False)]
         elif COUNTED_COPY.fullmatch(file.name):
             skipped["_counted.jpg"] += 1
         elif suffix in SUFFIXES:
             photos.append(Source(file, True, path))
         else:
             skipped[suffix or "no suffix"] += 1
-    if not photos and not tables:
-        raise InputError(f"{path} has no photos and no Parquet files of detections")
-    return tables + photos
+    if not photos:
+        raise InputError(f"{path} has no photos")
+    return photos

@@ -377,7 +377,6 @@ def _prediction(total: Floats, *, saturated: bool, calibrated: bool) -> CountPre
         expected=expected,
         low=min(int((at_most < TAIL_PROBABILITY).sum()), count),
         high=max(int((at_most < 1 - TAIL_PROBABILITY).sum()), count),
-        at_least=0,
         saturated=saturated,
         probabilities=total,
         calibrated=calibrated,

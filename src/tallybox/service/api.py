@@ -20,24 +20,28 @@ from tallybox.explain import read_assets
 from tallybox.explain.explained_count import ExplainedCount
 from tallybox.explain.scenes import ExampleScene, example_scenes, toy_scene
 from tallybox.photos.detector import Detector
+from tallybox.photos.images import PhotoTooLargeError, read_photo
 from tallybox.photos.shipped import SAMPLE_COUNTS, sample_photos
 from tallybox.service.batching import Batcher, CountJob, count_jobs
-from tallybox.service.counts import category_boxes, checked_categories, count_job, image_counts, image_detections
-from tallybox.service.guard import Guard, content_type
-from tallybox.service.limits import Limits
+from tallybox.service.counts import (
+    Answer,
+    category_boxes,
+    checked_categories,
+    count_job,
+    image_counts,
+    image_detections,
+)
+from tallybox.service.guard import PHOTO_TYPE, Guard, Limits, content_type
 from tallybox.service.models import (
-    CategoryInfo,
-    CountAnswer,
     CountRequest,
     ExplainRequest,
-    Health,
     ParameterSet,
-    SamplePhoto,
 )
 from tallybox.service.parameters import Explainer
 from tallybox.service.problems import PROBLEMS, answer_problem, problem_responses
-from tallybox.service.uploads import BODY_DESCRIPTION, Uploads, decode_photo, read_uploads
 
+# FastAPI describes only bodies that it reads itself.
+PHOTO_BODY = {"required": True, "content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}}
 MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
@@ -100,47 +104,45 @@ def build_api(settings: ServiceSettings) -> FastAPI:
     v1 = APIRouter(prefix="/v1", dependencies=[Depends(HTTPBearer(auto_error=False))] if settings.token else [])
     post_json = partial(v1.post, responses=problem_responses(415, 422), dependencies=[Depends(require_json)])
 
-    def detect(uploads: Uploads) -> list[Detections]:
+    def detect(content: bytes) -> Detections:
         if settings.detector is None:
             raise HTTPException(503, settings.no_detector)
-        if not 1 <= len(uploads.files) <= limits.photos:
-            raise HTTPException(422, f"A form must have 1 to {limits.photos} files; got {len(uploads.files)}.")
-        images = []
-        for name, content in uploads.files:  # one decoded photo in memory at a time
-            images += settings.detector.detect([decode_photo(name, content, limits.image_pixels)])
-        return images
+        try:
+            photo = read_photo(content, max_pixels=limits.image_pixels)
+        except PhotoTooLargeError as error:
+            raise HTTPException(413, str(error)) from None
+        return settings.detector.detect([photo])[0]
 
-    @post_json("/count", response_model_exclude_defaults=True)
-    async def count(body: CountRequest) -> CountAnswer:
+    @post_json("/count")
+    async def count(body: CountRequest) -> Answer:
         """Count the objects in detections."""
         job = count_job(body, estimator, limits)
         counted = await batcher.submit(job)
-        return CountAnswer(images=list(map(image_counts, job.images, counted)))
+        return {"images": list(map(image_counts, job.images, counted))}
 
     @v1.post(
         "/count/photo",
         responses=problem_responses(415, 422, 503),
-        openapi_extra=BODY_DESCRIPTION,
-        response_model_exclude_defaults=True,
+        openapi_extra={"requestBody": PHOTO_BODY},
     )
     async def count_photo(
-        uploads: Annotated[Uploads, Depends(read_uploads)],
+        request: Request,
+        category: Annotated[list[str] | None, Query(description="Count these only.", max_length=100)] = None,
         boxes: Annotated[bool, Query(description="Also return the boxes of each category.")] = False,
         detections: Annotated[bool, Query(description="Also return all boxes of the detector.")] = False,
-    ) -> CountAnswer:
-        """Count the objects in a photo, or in each photo of a form."""
-        categories = checked_categories(uploads.categories or None, estimator)
-        images = await wrap_future(detect_thread.submit(detect, uploads))
-        answers = []
-        for image, said in zip(images, await batcher.submit(CountJob(tuple(images), categories)), strict=True):
-            answer = image_counts(image, said)
-            answer.size = list(image.image_size or ())
-            if boxes:
-                answer.boxes = await wrap_future(explain_thread.submit(category_boxes, estimator, image, said))
-            if detections:
-                answer.detections = image_detections(image)
-            answers.append(answer)
-        return CountAnswer(images=answers)
+    ) -> Answer:
+        """Count the objects in a photo."""
+        if not content_type(request.scope).startswith(PHOTO_TYPE):
+            raise HTTPException(415, "Content-Type must be that of an image.")
+        categories = checked_categories(category, estimator)
+        image = await wrap_future(detect_thread.submit(detect, await request.body()))
+        (said,) = await batcher.submit(CountJob((image,), categories))
+        answer = {**image_counts(image, said), "size": image.image_size}
+        if boxes:
+            answer["boxes"] = await wrap_future(explain_thread.submit(category_boxes, estimator, image, said))
+        if detections:
+            answer["detections"] = image_detections(image)
+        return {"images": [answer]}
 
     @post_json("/explain")
     async def explain_boxes(body: ExplainRequest) -> ExplainedCount:
@@ -151,10 +153,10 @@ def build_api(settings: ServiceSettings) -> FastAPI:
         return await wrap_future(explain_thread.submit(explainer.explain, body))
 
     @v1.get("/categories")
-    async def categories() -> list[CategoryInfo]:
+    async def categories() -> list[Answer]:
         """List the categories of the estimator."""
         learned, names = set(estimator.fitted.category_ids), sorted(estimator.fitted.categories.items())
-        return [CategoryInfo(id=key, name=name, learned=key in learned) for key, name in names]
+        return [{"id": key, "name": name, "learned": key in learned} for key, name in names]
 
     @v1.get("/parameters")
     async def parameters() -> dict[str, list[ParameterSet]]:
@@ -176,15 +178,15 @@ def build_api(settings: ServiceSettings) -> FastAPI:
         return await wrap_future(explain_thread.submit(toy_scene, side_length, noise, seed))
 
     @v1.get("/photos")
-    async def photos() -> list[SamplePhoto]:
+    async def photos() -> list[Answer]:
         """List the sample photos with their true counts; none if the service cannot count photos."""
         names = [path.name for path in reversed(sample_photos())] if settings.detector is not None else []
-        return [SamplePhoto(name=name, truth=SAMPLE_COUNTS[name]) for name in names]
+        return [{"name": name, "truth": SAMPLE_COUNTS[name]} for name in names]
 
     @api.get("/healthz")
-    async def health() -> Health:
+    async def health() -> Answer:
         """Return the state of the service."""
-        return Health(version=__version__, counts_photos=settings.detector is not None)
+        return {"status": "ok", "version": __version__, "counts_photos": settings.detector is not None}
 
     api.include_router(v1)
     add_files(api)

@@ -1,6 +1,7 @@
 """From a request to a `CountJob`, and from its predictions to the answer."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from starlette.exceptions import HTTPException
 
@@ -11,8 +12,11 @@ from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.prediction import ImagePredictions
 from tallybox.explain.explained_count import explain_estimate
 from tallybox.service.batching import CountJob
-from tallybox.service.limits import Limits
-from tallybox.service.models import CategoryBoxes, CategoryCount, CountRequest, ImageCounts, ImageDetections
+from tallybox.service.guard import Limits
+from tallybox.service.models import CountRequest
+
+Answer = dict[str, Any]
+FIELDS = ("boxes", "scores", "presence", "duplicate_of", "baselines")  # of `ExplainedCount`
 
 
 def count_job(request: CountRequest, estimator: CountEstimator, limits: Limits) -> CountJob:
@@ -41,34 +45,28 @@ def checked_categories(
     return None if categories is None else tuple(estimator.category_ids(categories) or ())
 
 
-def image_counts(image: Detections, predictions: ImagePredictions) -> ImageCounts:
+def image_counts(image: Detections, predictions: ImagePredictions) -> Answer:
     """Return the answer about one image, with its counts by name."""
-    counts = {name: CategoryCount(**prediction.to_dict()) for name, prediction in predictions.by_name().items()}
-    return ImageCounts(image=image.image_id, counts=counts, size=None, boxes=None, detections=None)
+    counts = {name: prediction.to_dict() for name, prediction in predictions.by_name().items()}
+    return {"image": image.image_id, "counts": counts}
 
 
-def image_detections(image: Detections) -> ImageDetections:
+def image_detections(image: Detections) -> Answer:
     """Return all boxes of an image."""
     lists = {name: getattr(image, name).tolist() for name in ("boxes", "scores", "category_ids")}
-    return ImageDetections(**lists, size=None if image.image_size is None else list(image.image_size))
+    return {**lists, "size": image.image_size}
 
 
-def category_boxes(
-    estimator: CountEstimator, image: Detections, predictions: ImagePredictions
-) -> dict[str, CategoryBoxes]:
-    """Return the boxes of each predicted category by name, as a page draws them."""
+def category_boxes(estimator: CountEstimator, image: Detections, predictions: ImagePredictions) -> Answer:
+    """Return the boxes of each predicted category by name, counted ones first, as a page draws them."""
     answers = {}
     for key, explanation in estimator.explain(image, predictions=predictions).items():
         explained, _ = explain_estimate(estimator, image, key, explanation)
         name, prediction = estimator.category_name(key), explanation.prediction
-        answers[name] = CategoryBoxes(
-            category_id=key,
-            label=quantity(prediction.count, name),
-            probability=prediction.probability_of_any,
-            boxes=explained.boxes,
-            scores=explained.scores,
-            presence=explained.presence,
-            duplicate_of=explained.duplicate_of,
-            baselines=explained.baselines,
-        )
+        answers[name] = {
+            "category_id": key,
+            "label": quantity(prediction.count, name),
+            "probability": prediction.probability_of_any,
+            **{field: getattr(explained, field) for field in FIELDS},
+        }
     return answers

@@ -10,13 +10,13 @@ import hmac
 import ipaddress
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tallybox.service.limits import Limits
 from tallybox.service.problems import problem_answer
 
 HEADERS = [
@@ -34,8 +34,25 @@ HEADERS = [
 # sends never reads the error.
 DISCARD_UP_TO = 8
 
-PHOTO_TYPES = ("image/", "multipart/form-data")  # bodies of photos; others are JSON
+PHOTO_TYPE = "image/"  # of bodies of photos; others are JSON
 HOST = re.compile(r"(?:\[(?P<ipv6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::[0-9]{1,5})?", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of one request, of all pending requests together, and of connections."""
+
+    body_bytes: int = 16 * 2**20  # of a photo
+    buffered_bytes: int = 256 * 2**20  # bodies of all requests that are being read or answered
+    json_bytes: int = 4 * 2**20  # of a body of JSON; parsing it takes 0.2 s, in which no other request is answered
+    image_pixels: int = 40_000_000
+    images: int = 256  # of one request
+    boxes: int = 20_000  # of one request to count
+    explained_boxes: int = 100  # matrices grow with the square
+    seconds: float = 30.0  # to send a request and to answer it
+    pending: int = 2_000  # requests to count; more would wait longer than clients do
+    header_seconds: float = 10.0  # to send the header of a request
+    connections: int = 16_384  # more wait until others end
 
 
 class Guard:
@@ -82,7 +99,7 @@ class Guard:
         announced, limits = request.headers.get("content-length", "0"), self.limits
         if "transfer-encoding" in request.headers or not announced.isdecimal():
             raise HTTPException(400, "A request with a body needs a Content-Length.")
-        length, is_photo = int(announced), content_type(request.scope).startswith(PHOTO_TYPES)
+        length, is_photo = int(announced), content_type(request.scope).startswith(PHOTO_TYPE)
         max_bytes = limits.body_bytes if is_photo else limits.json_bytes
         if length > max_bytes:
             if length <= DISCARD_UP_TO * max_bytes:

@@ -1,14 +1,9 @@
-"""Request bodies and answers; FastAPI checks them and describes them in ``/openapi.json``.
-
-`ExplainedCount` and `ExampleScene` are answers too: dataclasses of the library.
-"""
+"""Request bodies; FastAPI checks them and describes them in ``/openapi.json``."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
-
-from tallybox.explain.explained_count import BaselineCounts
 
 # Areas of larger boxes would leave the range in which single precision tells them apart.
 MAX_COORDINATE = 1_000_000.0
@@ -51,56 +46,6 @@ class CountRequest(RequestModel):
     )
 
 
-class CategoryCount(BaseModel):
-    """The count of one category."""
-
-    count: int = Field(description="The median.")
-    most_probable: int
-    expected: float = Field(description="The mean.")
-    low: int = Field(description="The lower end of the 90 % interval.")
-    high: int
-    at_least: int = Field(0, description="From this count on the model does not distinguish counts; left out if 0.")
-    saturated: bool = Field(False, description="Whether a limit of boxes or counts was reached; left out if not.")
-    calibrated: bool = Field(True, description="Left out if true.")
-
-
-class CategoryInfo(BaseModel):
-    """One category of the estimator."""
-
-    id: int
-    name: str
-    learned: bool = Field(description="Whether the estimator has training labels of it.")
-
-
-class CategoryBoxes(BaseModel):
-    """The boxes of one category, counted ones first."""
-
-    category_id: int
-    label: str = Field(description="The count in words, such as '2 people'.")
-    probability: float = Field(description="That there is at least one.")
-    boxes: list[list[float]]
-    scores: list[float]
-    presence: list[float] = Field(description="The share of an object that each box counts as.")
-    duplicate_of: list[int] = Field(description="The counted box of the same object: itself, another, or -1.")
-    baselines: BaselineCounts | None
-
-
-class ImageCounts(BaseModel):
-    """The counts of one image by name of category."""
-
-    image: str | int | None
-    counts: dict[str, CategoryCount]
-    size: list[int] | None = Field(None, description="Width and height; of photos only.")
-    boxes: dict[str, CategoryBoxes] | None = Field(None, description="With ?boxes=true, by name of category.")
-    detections: ImageDetections | None = Field(None, description="With ?detections=true, all boxes of the detector.")
-
-
-class CountAnswer(BaseModel):
-    """The counts of each image, in the order of the request."""
-
-    images: list[ImageCounts]
-
-
 class NmsThresholds(RequestModel):
     """The NMS to compare with."""
 
@@ -136,18 +81,3 @@ class ParameterSet(BaseModel):
     parameters: SkipJsonSchema[Any] = Field(
         None, exclude=True
     )  # knots of the activations, or the fields of PresenceWeights
-
-
-class SamplePhoto(BaseModel):
-    """A photo that comes with the package."""
-
-    name: str
-    truth: dict[str, int] = Field(description="True counts by category.")
-
-
-class Health(BaseModel):
-    """The state of the service."""
-
-    status: Literal["ok"] = "ok"
-    version: str
-    counts_photos: bool
