@@ -120,18 +120,20 @@ def cached_detections(
     spec: str = DEFAULT_SPEC,
     texts: Sequence[str] = (),
     engine: Engine = "local",
+    check: Callable[[Mapping[int, str]], None] = lambda categories: None,
     on_failure: OnFailure = lambda error: None,
     on_progress: OnProgress = lambda done, total: None,
 ) -> tuple[Mapping[int, str], list[Detections]]:
     """Return the names of a detector's categories and its detections in photos, under the photos' ids.
 
-    They come from the folder. Photos that are not in it yet are detected and added. A photo that cannot be read is
-    given to ``on_failure`` and left out.
+    They come from the folder. Photos that are not in it yet are detected and added. Before that, ``check`` gets the
+    names and may raise. A photo that cannot be read is given to ``on_failure`` and left out.
     """
 
     def detect(paths: list[Path]) -> Iterator[PhotoResult]:
         detector = detector_of(spec, texts=texts)
         names = categories_of(detector)
+        check(names)
         if engine == "ray":
             from tallybox.photos.distributed import detect_each_with_ray
 

@@ -1,6 +1,7 @@
 """Labelled images: detections of a file, or of photos, with their true counts. `fit` and `evaluate` read them so."""
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,7 +41,7 @@ def read_labelled_images(
 
     ``source`` is a file of detections, or a folder or pattern of photos, in which a ``detector`` looks. Detections of
     photos are kept in the folder ``cache``, by default beside the labels: an interrupted run goes on where it was, and
-    later ones detect only new photos. Categories are matched by name. Boxes of categories
+    later ones detect only new photos. Labels are checked first. Categories are matched by name. Boxes of categories
     that the labels do not name are kept, because the estimator sees them too.
 
     ``box_format`` and ``category_names`` are as in `read_detections`. ``on_failure`` gets the error of a photo that
@@ -65,11 +66,18 @@ def read_labelled_images(
         counts = stored.for_detections(own_names)
     else:
         photos, used = find_photos([str(source)]), (detector or DEFAULT_SPEC, *texts)
+
+        def check(names: Mapping[int, str]) -> None:
+            """Raise before minutes of detecting if the labels are wrong; warnings come with the counts."""
+            with warnings.catch_warnings(action="ignore"):
+                stored.for_detections(names).of_photos(list(photos))
+
         names, images = cached_detections(
             photos,
             Path(labels).with_suffix(".detections") if cache is None else Path(cache),
             spec=used[0],
             texts=texts,
+            check=check,
             on_failure=on_failure,
             on_progress=on_progress,
         )
