@@ -13,7 +13,7 @@ def test_both_layers_are_timed_with_all_boxes_and_with_the_papers_ten():
     assert {row.case for row in rows} == {
         *(f"{layer}cpu {name} {size}" for layer in ("", "presence ") for name in passes for size in ("4x3", "2x12")),
         *(f"cpu {name} 2x12 n=10" for name in passes),
-        *(f"{layer}cpu first-call 4x3" for layer in ("", "presence ")),
+        *(f"{layer}cpu {call}" for layer in ("", "presence ") for call in ("first-call 4x3", "new-shape 3x2")),
     }
     for row in rows:
         assert row.median_ms > 0

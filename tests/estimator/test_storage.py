@@ -84,3 +84,16 @@ def test_two_saves_of_one_fit_are_identical(file, tmp_path):
     assert again.read_bytes() == file.read_bytes()
     CountEstimator.load(file).save(again)
     assert again.read_bytes() == file.read_bytes()
+
+
+def test_an_estimator_of_named_categories_refuses_numbers_without_names(tmp_path):
+    images, _ = made_up_photos(12, seed=4)
+    names = {1: "bolt", 2: "nut"}
+    named = [replace(image, category_ids=image.category_ids % 2 + 1, category_names=names) for image in images]
+    counts = {(image.image_id, "bolt"): len(image.scores) // 4 for image in named}
+    path = tmp_path / "own.safetensors"
+    CountEstimator(members=2).fit(named, counts).save(path)
+    estimator = CountEstimator.load(path)
+    assert estimator.predict(named[0], ["bolt"])
+    with pytest.raises(InputError, match="bolt, nut"):
+        estimator.predict(replace(named[0], category_names=None))

@@ -188,6 +188,11 @@ def check_known_ids(category_ids: Iterable[int], target: Mapping[int, str], owne
         )
 
 
+def is_own(names: Mapping[int, str]) -> bool:
+    """Return whether some of the categories are not COCO's."""
+    return not names.items() <= COCO_CATEGORIES.items()
+
+
 def plural(name: str) -> str:
     """Return a name with its last word in the plural.
 

@@ -14,6 +14,7 @@ from tallybox.detections.categories import (
     category_id_of,
     check_common_names,
     find_category,
+    is_own,
     match_categories,
     number_categories,
 )
@@ -199,11 +200,6 @@ class TrueCounts:
             labelled=frozenset(new_ids[c] for c in self.labelled_ids() if c in new_ids),
             ids_are_arbitrary=False,
         )
-
-
-def is_own(names: Mapping[int, str]) -> bool:
-    """Return whether some of the categories are not COCO's."""
-    return not names.items() <= COCO_CATEGORIES.items()
 
 
 class CountingPair(NamedTuple):

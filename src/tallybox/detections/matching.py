@@ -2,15 +2,16 @@
 
 from collections.abc import Iterable, Iterator
 
-from tallybox.detections.categories import check_common_names, check_known_ids, match_categories
+from tallybox.detections.categories import check_common_names, check_known_ids, is_own, listed_names, match_categories
 from tallybox.detections.detections import Detections
-from tallybox.errors import InputTypeError
+from tallybox.errors import InputError, InputTypeError
 
 
-def match_images(images: Iterable[Detections], names: dict[int, str]) -> Iterator[Detections]:
+def match_images(images: Iterable[Detections], names: dict[int, str], *, named: bool = False) -> Iterator[Detections]:
     """Yield images under common category ids, matched by name: those of ``names``, by id, and new ones for others.
 
-    New names are added to ``names``. Images without names keep their ids.
+    New names are added to ``names``. Images without names keep their ids, which must be COCO's if the images that
+    ``names`` come from are ``named``.
 
     >>> image = Detections([[0, 0, 5, 5]], [0.5], [0], category_names={0: "nut", 1: "bolt"})
     >>> next(match_images([image], {0: "bolt", 1: "nut"})).category_ids
@@ -26,6 +27,12 @@ def match_images(images: Iterable[Detections], names: dict[int, str]) -> Iterato
             )
         if not image.category_names:
             check_known_ids(image.category_ids.tolist(), known, f"Image {image.image_id!r}")
+            if named and is_own(known):
+                raise InputError(
+                    f"Image {image.image_id!r} has category ids without names, but the estimator was fitted to named "
+                    f"categories ({listed_names(known, known)}). Give names for the ids: category_names= (--names "
+                    "data.yaml)"
+                )
             yield image
             continue
         if image.category_names != last:

@@ -17,6 +17,7 @@ from tallybox.detections.categories import (
     ClassNames,
     categories_of_classes,
     category_id_of,
+    is_own,
     names_by_class,
     number_categories,
 )
@@ -31,7 +32,7 @@ from tallybox.detections.detections import (
     first_outside,
     first_problem,
 )
-from tallybox.detections.labels import TrueCounts, image_key, is_own
+from tallybox.detections.labels import TrueCounts, image_key
 from tallybox.errors import InputError
 
 if TYPE_CHECKING:

@@ -97,7 +97,8 @@ class CountEstimator:
             seed=self._seed,
             on_progress=on_progress or (lambda done, total: None),
         )
-        self._fitted = replace(fitted, detector=tuple(detector))
+        named = not category_names and any(image.category_names for image in images)
+        self._fitted = replace(fitted, named=named, detector=tuple(detector))
         return self
 
     def predict(self, detections: Detections, categories: Categories = None) -> ImagePredictions:
@@ -127,7 +128,7 @@ class CountEstimator:
 
     def matched(self, detections: Iterable[Detections]) -> Iterator[Detections]:
         """Yield detections under the category ids of this estimator, matched by name if they have names."""
-        return match_images(detections, dict(self.fitted.categories))
+        return match_images(detections, dict(self.fitted.categories), named=self.fitted.named)
 
     def _predict_batch(
         self, images: list[Detections], category_ids: list[int] | None, keep_inputs: bool

@@ -34,7 +34,8 @@ def evaluate(estimator: CountEstimator, detections: Iterable[Detections], labels
     parts: list[PredictionArrays] = []
     every: list[tuple[int, float, int]] = []  # category, expected and true count of every pair
     images = 0
-    for batch in in_batches(labelled_detections(match_images(detections, names), labels), IMAGES_PER_BATCH):
+    matched = match_images(detections, names, named=estimator.fitted.named)
+    for batch in in_batches(labelled_detections(matched, labels), IMAGES_PER_BATCH):
         images += len(batch)
         pairs = list(every_pair(batch, labels))
         inference, truth = infer_labelled(estimator, batch, pairs)

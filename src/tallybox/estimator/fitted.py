@@ -53,6 +53,7 @@ class Fitted:
     prevalence: Prevalence = AS_PREDICTED
     totals: TotalCalibration = TotalCalibration()  # noqa: RUF009 - it cannot be changed
     cross_validation: Mapping[str, Any] = field(default_factory=dict)  # figures of `fit`
+    named: bool = False  # whether the detections had names of categories
     longer_side: int = 0  # pixels, the median over the labelled photos; 0 if it is not known
     detector: tuple[str, ...] = ()  # SPEC and phrases of the detector; empty if the boxes came from a file
 

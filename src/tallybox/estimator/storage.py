@@ -48,6 +48,7 @@ def save_fitted(fitted: Fitted, path: Path) -> None:
         "prevalence": asdict(fitted.prevalence),
         "totals": fitted.totals._asdict(),
         "cross_validation": fitted.cross_validation,
+        "named": fitted.named,
         "longer_side": fitted.longer_side,
         "detector": fitted.detector,
     }
@@ -103,6 +104,7 @@ def _fitted(header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Fitted:
         prevalence=Prevalence(tuple(prevalence["weights"]), float(prevalence["undetected"])),
         totals=TotalCalibration(**{**totals, "factors": {int(key): f for key, f in totals["factors"].items()}}),
         cross_validation=header["cross_validation"],
-        longer_side=int(header.get("longer_side", 0)),  # the bundled estimator does not have it
+        named=bool(header.get("named", False)),
+        longer_side=int(header.get("longer_side", 0)),  # the bundled estimator has neither
         detector=tuple(header["detector"]),
     )
