@@ -6,7 +6,7 @@ numbers are those of Pillow's resize and of the NMS for numpy arrays, which serv
 Legend: B photos, P cells of the network's grids, C categories, N candidates (a cell with a category), D detections.
 """
 
-from collections import Counter
+import collections
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from importlib.metadata import version
@@ -174,7 +174,7 @@ class Graphed:
     """
 
     def __init__(self, function: Callable[..., Tensor]) -> None:
-        self.function, self.calls = function, Counter[torch.Size]()
+        self.function, self.calls = function, collections.Counter[torch.Size]()
         self.graphs: dict[torch.Size, tuple[torch.cuda.CUDAGraph, Sequence[Tensor], Tensor]] = {}
 
     def __call__(self, *inputs: Tensor) -> Tensor:
