@@ -43,12 +43,6 @@ def test_categories_without_labels_share_one_row():
     assert category_rows((2, 5, 9), np.array([5, 1, 9, 10, 2])).tolist() == [2, 0, 3, 0, 1]
 
 
-def test_an_estimator_that_could_not_be_loaded_again_is_refused():
-    photos = [Detections([[0, 0, 9, 9]], [0.9], [number], image_id=number) for number in range(4500)]
-    with pytest.raises(InputError, match="4096"):
-        CountEstimator().fit(photos, {(number, number): 1 for number in range(4500)})
-
-
 @pytest.mark.parametrize("count", [0, 1])
 def test_boxes_of_no_labelled_category_are_refused(count):
     photos = [Detections([[0, 0, 9, 9]], [0.9], [16], image_id=number) for number in range(8)]
