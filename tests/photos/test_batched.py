@@ -1,5 +1,7 @@
 """The route of photos on a GPU, on the CPU: the same numbers as one photo at a time."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -52,8 +54,15 @@ def test_photos_of_several_sizes_are_letterboxed_together():
 
 
 def assert_same_detections(found, expected, atol):
-    """Boxes of nearly equal scores may change places."""
+    """Boxes of nearly equal scores may change places, also with those that are left out behind the last."""
     assert (found.image_id, found.image_size, len(found)) == (expected.image_id, expected.image_size, len(expected))
+    if len(found) == RULES["detections"]:
+        last = max(found.scores.min(), expected.scores.min()) + atol
+        found, expected = (
+            replace(image, boxes=image.boxes[kept], scores=image.scores[kept], category_ids=image.category_ids[kept])
+            for image in (found, expected)
+            for kept in [image.scores > last]
+        )
     order, other = (np.lexsort((image.scores.round(3), image.category_ids)) for image in (found, expected))
     np.testing.assert_array_equal(found.category_ids[order], expected.category_ids[other])
     np.testing.assert_allclose(np.sort(found.scores), np.sort(expected.scores), atol=atol)

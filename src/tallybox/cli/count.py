@@ -116,13 +116,13 @@ def count(
             compute_totals = totals.compute
         if page is not None:
             outputs.append(stack.enter_context(report_output(page, found.counter, chosen)))
-        if as_json:
-            outputs.append(stack.enter_context(json_output(compute_totals)))
         if table is not None:
             outputs.append(stack.enter_context(table_output(table, compute_totals)))
         if folder is not None:
             outputs.append(stack.enter_context(picture_output(folder, found.counter, report, all_boxes=all_boxes)))
-        if not as_json and table is None:
+        if as_json:  # the last, so that it is printed first, even if a file cannot be written
+            outputs.append(stack.enter_context(json_output(compute_totals)))
+        elif table is None:
             text = text_output(compute_totals, every=bool(categories), as_lines=found.expected_images > 1)
             outputs.append(stack.enter_context(text))
         show_progress = stack.enter_context(progress_bar("counting"))

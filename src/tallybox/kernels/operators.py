@@ -216,21 +216,23 @@ def call_fused(component: Component, inputs: Inputs, weight_leading: torch.Size,
 
     ``weight_leading`` are the leading dimensions of the weights, the remaining ones belong to one counter.
     """
-    attention, boxes, mask, weights, *_ = inputs
+    attention, boxes, mask, weights, max_objects, logits = inputs
     leading = [tensor.shape[:-1] for tensor in (attention, mask) if tensor is not None]
     layout = Layout.of(weight_leading, boxes.shape[:-2], *leading)
-    given = inputs._replace(
-        attention=layout.to_list(attention, 1),
-        boxes=layout.to_list(boxes, 2),
-        mask=None if mask is None else layout.to_list(mask, 1),
-        weights=[_one_list_of_counters(weight, len(weight_leading)) for weight in weights],
+    given = Inputs(
+        layout.to_list(attention, 1),
+        layout.to_list(boxes, 2),
+        None if mask is None else layout.to_list(mask, 1),
+        [_one_list_of_counters(weight, len(weight_leading)) for weight in weights],
+        max_objects,
+        logits,
     )
     save_state = torch.is_grad_enabled() and any(t.requires_grad for t in (attention, boxes, *weights))
     if torch.compiler.is_compiling():
         ensure_operator(component, backend)
         *results, _ = _operator(f"{component.name}_{backend}")(*given, save_state)
     elif save_state:
-        results = apply_fused(component, backend, given.max_objects, given.logits, *given[:3], *given.weights)
+        results = apply_fused(component, backend, max_objects, logits, *given[:3], *given.weights)
     else:
         *results, _ = component.forward(given, save_state, backend)
     return [layout.from_list(result) for result in results]

@@ -26,9 +26,13 @@ class Proposals(NamedTuple):
 
     def for_every_head(self) -> "Proposals":
         """Add a dimension for weights ``[heads, ...]`` to broadcast along."""
-        at = {"attention": -2, "boxes": -3, "mask": -2, "indices": -2, "distance": -3}
-        given = {name: tensor for name, tensor in self._asdict().items() if tensor is not None}
-        return self._replace(**{name: tensor.unsqueeze(at[name]) for name, tensor in given.items()})
+        return Proposals(
+            self.attention.unsqueeze(-2),
+            None if self.boxes is None else self.boxes.unsqueeze(-3),
+            None if self.mask is None else self.mask.unsqueeze(-2),
+            None if self.indices is None else self.indices.unsqueeze(-2),
+            None if self.distance is None else self.distance.unsqueeze(-3),
+        )
 
     def expanded(self, leading: torch.Size) -> dict[str, Any]:
         """Return attention, boxes and mask by name as a trace shows them, with all leading dimensions."""
@@ -122,8 +126,9 @@ def _to_common_leading_dimensions(
     lists = [tensor.shape for tensor in (attention, mask) if tensor is not None]
     matrices = [tensor.shape[:-1] for tensor in (boxes, distance) if tensor is not None]
     shape = torch.broadcast_shapes(*lists, *matrices)
-
-    def expand(tensor: Tensor | None, *row: int) -> Tensor | None:
-        return None if tensor is None else tensor.expand(*shape, *row)
-
-    return attention.expand(shape), expand(boxes, 4), expand(mask), expand(distance, shape[-1])
+    return (
+        attention.expand(shape),
+        None if boxes is None else boxes.expand(*shape, 4),
+        None if mask is None else mask.expand(shape),
+        None if distance is None else distance.expand(*shape, shape[-1]),
+    )

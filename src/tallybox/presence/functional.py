@@ -91,7 +91,7 @@ def presence_results(
     else:
         table = PresenceFunctions.of(weights).table()
         inputs = Inputs(score_logit(attention, logits=logits), boxes, mask, [table], max_objects, logits=True)
-    return PresenceResults(*call_fused(FUSED, inputs, weights.leading, chosen))
+    return PresenceResults(*call_fused(FUSED, inputs, weights.slope.shape, chosen))
 
 
 def presence_trace(shared: Proposals, weights: PresenceWeights, *, max_objects: int, logits: bool) -> PresenceTrace:
