@@ -131,6 +131,19 @@ def test_compiled_as_one_graph_it_is_correct_for_any_batch_size_without_recompil
 
 
 @pytest.mark.usefixtures("fresh_compiler")
+def test_compiled_without_a_named_backend_it_is_served_by_the_fused_one(layer):
+    pytest.importorskip("numba", reason="needs a fused backend")
+    targets = []
+
+    def note_targets(module, _):
+        targets.extend(str(node.target) for node in module.graph.nodes)
+        return module
+
+    torch.compile(layer(5), fullgraph=True, backend=note_targets)(*inputs(3, 5, masked=False))
+    assert [name for name in targets if name.startswith("tallybox.")]
+
+
+@pytest.mark.usefixtures("fresh_compiler")
 def test_count_and_function_compile_as_one_graph(layer, backend):
     counter = trained_counter(layer, backend)
     attention, boxes, mask = inputs(3, 8, masked=True, device=device_of(backend))

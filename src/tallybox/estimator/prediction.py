@@ -293,7 +293,7 @@ def intervals(probabilities: Floats, medians: Integers, levels: Floats) -> tuple
 
 
 def levels_needed(probabilities: Floats, medians: Integers, true_counts: Integers) -> Floats:
-    """Return the levels above which intervals hold the true counts, ``[P]``.
+    """Return the levels above which intervals cover the true counts, ``[P]``.
 
     The level is -1 where the true count is the median, which every interval holds, and infinite where it is larger than
     all counts of the distribution.
