@@ -15,11 +15,13 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from tallybox import __version__
 from tallybox.errors import BackendError
 from tallybox.kernels.dispatch import triton_is_interpreted
 from tallybox.kernels.layout import Layout
 
 Tensors = tuple[Tensor, ...]
+VERSION = __version__.replace(".", "_")
 
 
 class Inputs(NamedTuple):
@@ -150,10 +152,15 @@ def refuse_second_derivative(*_: Any) -> None:
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # while a compiler traces a call, this runs as it is
 def ensure_operator(component: Component, backend: str) -> None:
-    """Define the operator ``tallybox::<name>_<backend>`` of compiled calls, unless that is done."""
-    name = f"{component.name}_{backend}"
+    """Define the operator of compiled calls, unless that is done."""
+    name = operator_name(component, backend)
     if not hasattr(torch.ops.tallybox, name):
         _define_operator(f"tallybox::{name}", component, backend)
+
+
+def operator_name(component: Component, backend: str) -> str:
+    """Return the name of an operator; it has the version, because compilers keep on disk what they made of a name."""
+    return f"{component.name}_{backend}_{VERSION}"
 
 
 def _define_operator(name: str, component: Component, backend: str) -> None:
@@ -164,9 +171,9 @@ def _define_operator(name: str, component: Component, backend: str) -> None:
     def forward(
         attention: Tensor, boxes: Tensor, mask: Tensor | None, weights: list[Tensor], max_objects: int, logits: bool,
         save_state: bool,
-    ) -> list[Tensor]:  # fmt: skip
+    ) -> Tensors:  # fmt: skip
         inputs = Inputs(attention, boxes, mask, weights, max_objects, logits)
-        return list(component.forward(inputs, save_state, backend, **route))
+        return component.forward(inputs, save_state, backend, **route)
 
     def backward(
         attention: Tensor, boxes: Tensor, mask: Tensor | None, weights: list[Tensor], max_objects: int, logits: bool,
@@ -175,25 +182,28 @@ def _define_operator(name: str, component: Component, backend: str) -> None:
         inputs = Inputs(attention, boxes, mask, weights, max_objects, logits)
         return component.backward(inputs, state, grads, boxes_need_grad, backend, **route)
 
-    def allocate(*arguments: Any) -> list[Tensor]:
+    def allocate(*arguments: Any) -> Tensors:
         *inputs, save_state = arguments
-        return list(component.allocate(Inputs(*inputs), save_state, backend))
+        return component.allocate(Inputs(*inputs), save_state, backend)
 
     def allocate_gradients(*arguments: Any) -> list[Tensor]:
         inputs = Inputs(*arguments[:6])
         return [torch.empty_like(tensor) for tensor in (*inputs[:2], *inputs.weights)]
 
-    def save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
+    def save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: Tensors) -> None:
         *tensors, weights, max_objects, logits, _ = inputs
         ctx.settings = (max_objects, logits)
         ctx.save_for_backward(*tensors, *weights, output[-1])
+        ctx.set_materialize_grads(False)
 
-    def differentiate(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
+    def differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         attention, boxes, mask, *weights, state = ctx.saved_tensors
-        arguments = (attention, boxes, mask, weights, *ctx.settings, state, grads[:-1], ctx.needs_input_grad[1])
+        arguments = (attention, boxes, mask, weights, *ctx.settings, state, list(grads[:-1]), ctx.needs_input_grad[1])
         gradients = _operator(f"{name}_backward")(*arguments)
         return (*gradients[:2], None, gradients[2:], None, None, None)
 
+    number = len(component.result_shapes(torch.empty(0, 0), 1)) + 1
+    forward.__annotations__["return"] = tuple[(Tensor,) * number]  # type: ignore[misc]  # a type that is computed
     for suffix, function, fake in (("", forward, allocate), ("_backward", backward, allocate_gradients)):
         if is_opaque:  # a compiler calls it as it is
             schema = torch.library.infer_schema(function, mutates_args=())
@@ -230,7 +240,7 @@ def call_fused(component: Component, inputs: Inputs, weight_leading: torch.Size,
     save_state = torch.is_grad_enabled() and any(t.requires_grad for t in (attention, boxes, *weights))
     if torch.compiler.is_compiling():
         ensure_operator(component, backend)
-        *results, _ = _operator(f"{component.name}_{backend}")(*given, save_state)
+        *results, _ = _operator(operator_name(component, backend))(*given, save_state)
     elif save_state:
         results = apply_fused(component, backend, max_objects, logits, *given[:3], *given.weights)
     else:
