@@ -75,7 +75,7 @@ def _read_csv(path: Path, pandas: Any) -> pd.DataFrame:
 
 
 def _read_excel(path: Path, pandas: Any) -> pd.DataFrame:
-    """Return the cells of the first sheet, of as many columns as its header has: a stray cell may be far away."""
+    """Return the cells of the first sheet, of as many columns as its header has; a row with more is an error."""
     openpyxl = _import("openpyxl", path)
     with open_regular(path) as file:
         try:
@@ -84,9 +84,16 @@ def _read_excel(path: Path, pandas: Any) -> pd.DataFrame:
             sheet = openpyxl.load_workbook(file, read_only=True, data_only=True).worksheets[0]
             sheet.reset_dimensions()
             columns = len(next(sheet.values, ())) or 1
-            frame: pd.DataFrame = pandas.DataFrame(sheet.iter_rows(max_col=columns, values_only=True), dtype=object)
+            rows = []
+            for line, row in enumerate(sheet.values, start=1):
+                if any(cell is not None for cell in row[columns:]):
+                    raise InputError(f"{path}, line {line}: more cells than the header has")
+                rows.append(row[:columns])
+        except InputError:
+            raise
         except Exception as error:  # for a damaged file, openpyxl raises errors of any type
             raise InputError(f"{path}: not a valid .xlsx file: {error_summary(error)}") from None
+    frame: pd.DataFrame = pandas.DataFrame(rows, columns=range(columns), dtype=object)
     return frame
 
 
