@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -74,8 +75,8 @@ def inter() -> Iterator[None]:
 def chart(path: Path, height: float, ink: str = LIGHT) -> Iterator[Figure]:
     """Yield a figure, with text and lines of one colour; it is narrow if its file is called so."""
     names = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "axes.titlecolor")
-    plotting.STYLE.update(dict.fromkeys(names, ink))
-    with plotting.picture(path, NARROW if path.stem.endswith("-narrow") else WIDE, height) as figure:
+    width = NARROW if path.stem.endswith("-narrow") else WIDE
+    with patch.dict(plotting.STYLE, dict.fromkeys(names, ink)), plotting.picture(path, width, height) as figure:
         yield figure
 
 
@@ -116,8 +117,7 @@ def draw_hero(path: Path, ink: str) -> None:
         "NMS, tuned thresholds": counter.estimator.fitted.baselines["nms"]["exact"].count(image, category),
         "tallybox": prediction.count,
     }
-    plotting.STYLE.update({"text.color": ink, "savefig.dpi": 120})
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, patch.dict(plotting.STYLE, {"text.color": ink, "savefig.dpi": 120}):
         with plotting.picture(Path(folder) / "hero.png", 10, 5.3) as figure:
             figure.set_layout_engine("none")
             boxes, result = (figure.add_axes((x, 0.245, 0.494, 0.70)) for x in (0, 0.506))
@@ -133,7 +133,6 @@ def draw_hero(path: Path, ink: str) -> None:
             figure.text(0.506, 0.962, f"… tallybox counts {prediction.count} ({interval})", size=12.5, weight="bold")
             draw_methods(figure.add_axes((0, 0, 1, 0.23)), counts, prediction, ink)
         Image.open(Path(folder) / "hero.png").save(path, quality=80, method=6)
-    plotting.STYLE.update(STYLE)
 
 
 def draw_methods(axes: Axes, counts: dict[str, float], prediction: Any, ink: str) -> None:
@@ -422,7 +421,7 @@ def draw_speed(path: Path) -> None:
     ]
     rows = [row for row in rows if row[1] in ("counter", "presence")]
     machines = {"2 cores": "Two CPU cores", "NVIDIA": "NVIDIA H200"}
-    with chart(path, 2.5) as figure:
+    with chart(path, 3.3) as figure:
         for axes, (start, title) in zip(panels(figure, 1, 2), machines.items(), strict=True):
             names, values, colours = [], [], []
             for row in rows:
@@ -458,16 +457,16 @@ CHARTS: dict[str, Callable[[Path], None]] = {
 
 def draw_toy() -> None:
     """Draw again the figures of both sweeps that are in the repository, with few colours: a third of the size."""
-    plotting.STYLE.update({"savefig.transparent": False, "savefig.dpi": 140, "font.size": 9, "axes.titlesize": 9.5})
-    for sweep in ("easy", "hard"):
-        folder = RESULTS / "toy" / sweep
-        kept = {path.name for path in (folder / "figures").glob("*.png")}
-        for path in draw_toy_figures(folder):
-            if path.name not in kept:
-                path.unlink()
-            elif path.suffix == ".png":
-                Image.open(path).convert("RGB").quantize(256).save(path, optimize=True)
-    plotting.STYLE.update(STYLE)
+    style = {"savefig.transparent": False, "savefig.dpi": 140, "font.size": 9, "axes.titlesize": 9.5}
+    with patch.dict(plotting.STYLE, style):
+        for sweep in ("easy", "hard"):
+            folder = RESULTS / "toy" / sweep
+            kept = {path.name for path in (folder / "figures").glob("*.png")}
+            for path in draw_toy_figures(folder):
+                if path.name not in kept:
+                    path.unlink()
+                elif path.suffix == ".png":
+                    Image.open(path).convert("RGB").quantize(256).save(path, optimize=True)
 
 
 def pdfs(folder: Path, name: str) -> list[Path]:
