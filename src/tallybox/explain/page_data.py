@@ -14,7 +14,7 @@ from tallybox.detections.detections import Detections
 from tallybox.detections.labels import ABSENT_SCORE_ABOVE
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
-from tallybox.estimator.prediction import interval_text, most_first
+from tallybox.estimator.prediction import marked_interval, most_first
 from tallybox.explain.explained_count import ExplainedCount, clear_and_doubtful, explain_component, explain_estimate
 from tallybox.explain.traces import ComponentName
 from tallybox.explain.words import headline
@@ -71,7 +71,7 @@ def estimator_counts(
         predicted, name = explanations[key].prediction, estimator.category_name(key)
         explained, heads = explain_estimate(estimator, image, key, explanations[key])
         others = np.setdiff1d(np.flatnonzero(matched.category_ids == key), explanations[key].indices)
-        interval = f"90 % interval: {interval_text(predicted)}."
+        interval = f"90 % interval: {marked_interval(predicted)}."
         facts = [f"Best estimate: {predicted.count}.", interval if predicted.calibrated else "Not calibrated."]
         counts.append(
             page_count(

@@ -57,10 +57,10 @@ class Report:
             else "Not calibrated: no estimator was fitted to this detector, so counts and intervals are rough guides.",
             "Counts are of the objects visible in a frame; use a tracker to count how many pass."
             if self._frames
-            else "The expected total is not the sum of the counts, which is too low.",
+            else "Totals add up expected values; adding up the counts would give too little.",
         ]
         summary = draw_over_time(self._frames, self._colours) if self._frames else _totals_table(totals, self._colours)
-        notes.append("On the pictures, dashed boxes are doubtful.")
+        notes.append("In the pictures, dashed boxes are doubtful.")
         if self._saturated:
             notes.append(
                 f"Counts marked “limit reached” may be too low ({self._saturated} of {len(self._rows)} {kind})."
@@ -91,8 +91,8 @@ def _totals_table(totals: Mapping[str, TotalPrediction], colours: Mapping[str, s
     axis = f'<td class="bar"><div class="axis"><span>0</span><span>{largest}</span></div></td>'
     heads = "<th>category</th><th>expected</th><th>90&nbsp;%</th><th></th>"
     return (
-        f'<h2>Totals</h2><table class="totals"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody>'
-        f"<tfoot><tr><td></td><td></td><td></td>{axis}</tr></tfoot></table>"
+        f'<h2>Totals</h2><div class="scroll"><table class="totals"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody>'
+        f"<tfoot><tr><td></td><td></td><td></td>{axis}</tr></tfoot></table></div>"
     )
 
 

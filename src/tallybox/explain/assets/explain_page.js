@@ -26,9 +26,10 @@ function distributionCard(count) {
   const areFeatures = count.component === "counter" && count.low === null;
   const bars = createBars();
   const { low, high } = count;
+  const last = count.distribution.length - 1;
   bars.update(count.distribution, { low, high, answer: low === null ? undefined : count.count, asShares: !areFeatures });
   const title = areFeatures ? "Output of the layer" : "How probable each count is";
-  const key = low === null ? [] : [element("p", { class: "small quiet" }, `Bold: best estimate, ${percent(count.distribution[Math.min(count.count, count.distribution.length - 1)])} probable. Blue bars: 90 % interval, ${range(low, high)}.`)];
+  const key = low === null ? [] : [element("p", { class: "small quiet" }, `Bold: best estimate, ${percent(count.distribution[Math.min(count.count, last)])} probable. Blue bars: 90 % interval, ${range(low, high)}.${high >= last ? ` ${last}+ means ${last} or more.` : ""}`)];
   return card(title, bars.element, ...key);
 }
 

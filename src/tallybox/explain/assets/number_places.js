@@ -1,4 +1,4 @@
-// Where the number of each box fits, as on outlined photos: in a free corner, or beside a small box if it hides no other.
+// Where the number of each box fits: in a free corner of it, or beside a small box if it hides no other.
 
 export function numberPlaces(boxes, radius, { width, height }) {
   const taken = [];

@@ -86,7 +86,9 @@ export function createPhotoTab(samples, { onMove }) {
     const max = scaleEnd(...categories.flatMap(({ high, truth: known }) => [high, known]));
     rows.replaceChildren(...categories.map((category) => row(category, max)), ...(categories.length ? [scaleAxis(max)] : [element("p", {}, "Nothing that the detector knows.")]));
     const others = entries.filter(([, { count }]) => count === 0).map(([other]) => `${other} (${percent(boxes[other].probability)})`);
-    perhaps.textContent = others.length ? `Perhaps also: ${others.join(", ")}.` : "";
+    const limited = categories.filter(({ saturated }) => saturated).map(({ label }) => withoutNumber(label));
+    const notes = [...(limited.length ? [`There may be more ${limited.join(" and ")} (limit reached).`] : []), ...(others.length ? [`Perhaps also: ${others.join(", ")}.`] : [])];
+    perhaps.textContent = notes.join(" ");
     truthKey.hidden = !categories.some(({ truth: known }) => known !== null);
     methods.hidden = buttons.hidden = !categories.length;
     columns.hidden = false;
