@@ -109,16 +109,16 @@ def explain_estimate(
     presence, duplicate_of = np.zeros(len(sources)), np.full(len(sources), -1)
     presence[rank] = explanation.presence
     duplicate_of[rank] = np.where(merged < 0, -1, rank[merged])
-    boxes, scores = image.boxes[sources], image.scores[sources]
     components = zip(explanation.traces, fitted.ensemble.components(), strict=True)
     heads = [head_trace(trace, component, 0) for trace, component in components]
     heads = [replace(head, indices=rank[head.indices].tolist()) for head in heads]
     tuned = fitted.baselines.get("nms")
     thresholds = tuned and tuned["exact"].by_category.get(category_id, tuned["exact"].overall)
+    boxes, scores = image.boxes[explanation.indices], image.scores[explanation.indices]
     explained = ExplainedCount(
         **vars(heads[0]),
-        boxes=boxes.tolist(),
-        scores=scores.tolist(),
+        boxes=image.boxes[sources].tolist(),
+        scores=image.scores[sources].tolist(),
         count=predicted.count,
         confidence=None,
         distribution=predicted.probabilities.tolist(),

@@ -173,14 +173,15 @@ export function createPhotoTab(samples, { onMove }) {
   return { element: panel, showFirst };
 }
 
-// The estimator takes the best boxes of a category; the detector's others are drawn as well.
+// The estimator explains the best boxes of a category; the detector's others follow them.
 function withMarks(category, detections) {
   const marks = boxMarks({ component: "presence", ...category }, category.colour, category.name);
   const known = new Set(category.boxes.map(String));
-  const others = detections.boxes.filter((corners, box) => detections.category_ids[box] === category.category_id && !known.has(String(corners)));
-  marks.push(...otherMarks(others, marks.length, category.name));
+  const others = detections.boxes.flatMap((corners, box) => (detections.category_ids[box] === category.category_id && !known.has(String(corners)) ? [box] : []));
+  const pick = (values) => others.map((box) => values[box]);
+  marks.push(...otherMarks(pick(detections.boxes), marks.length, category.name));
   const counted = marks.flatMap(({ kind }, box) => (kind === "clear" || kind === "doubtful" ? [box] : []));
-  return { ...category, marks, counted };
+  return { ...category, boxes: [...category.boxes, ...pick(detections.boxes)], scores: [...category.scores, ...pick(detections.scores)], marks, counted };
 }
 
 function withoutNumber(label) {

@@ -1,7 +1,7 @@
 // The scene that is being explored, and its form in a link.
 import { clamp } from "./format.js";
 
-export const MAX_BOXES = 60;
+export const MAX_BOXES = 80;
 export const TABS = ["photo", "play", "hood"];
 const KINDS = ["drawn", "toy", "photo"]; // of scenes
 
@@ -11,7 +11,7 @@ export function roundedCorner(value) {
 }
 
 export function roundedScore(value) {
-  return Math.round(clamp(value, 0, 1) * 100) / 100;
+  return Math.round(clamp(value, 0, 1) * 1000) / 1000;
 }
 
 export function emptyState() {
