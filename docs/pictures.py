@@ -334,6 +334,7 @@ def draw_by_count(path: Path, ink: str = LIGHT) -> None:
                 )
                 axes.bar_label(bars, fmt="%.0f" if factor == 100 else "%.2f", size=6.5, padding=1, color=ink)
             axes.set(title=title, ylabel=label, xlabel="true count", xticks=range(4), xticklabels=GROUPS.values())
+            axes.margins(y=0.1)
         figure.axes[1].legend(loc="upper left", labelcolor=ink)
         add_letters(figure)
 
