@@ -100,6 +100,13 @@ def test_too_much_of_anything_is_refused(path, request_, noun):
     assert noun in refusal(413, "POST", path, **request_)
 
 
+def test_a_connection_is_kept_only_if_the_body_was_read():
+    """The server closes the others, so a client that is not told may lose its next request."""
+    assert "connection" not in send("POST", "/v1/count", json=images(1)).headers
+    unread = send("POST", "/v1/count/photo", content=b"x", headers={"content-type": "text/plain"})
+    assert (unread.status_code, unread.headers["connection"]) == (415, "close")
+
+
 def test_json_that_would_take_long_to_parse_is_refused():
     """While 16 MiB of boxes are parsed, for 0.8 s, the event loop answers nobody."""
     content = b'{"images":[{"boxes":[' + b"[1,2,3,4]," * 450_000

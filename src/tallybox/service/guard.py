@@ -70,21 +70,31 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        is_started, reserved = False, 0
+        is_started, is_read, reserved = False, False, 0
+
+        async def receive_noted() -> Message:
+            nonlocal is_read
+            message = await receive()
+            is_read |= not message.get("more_body", False)
+            return message
 
         async def send_guarded(message: Message) -> None:
             nonlocal is_started
             if message["type"] == "http.response.start":
                 is_started = True
-                message = {**message, "headers": [*message["headers"], *HEADERS]}
+                headers = [*message["headers"], *HEADERS]
+                if not is_read and scope["method"] not in ("GET", "HEAD"):
+                    # The server closes a connection whose body it did not read; a client must not use it again.
+                    headers.append((b"connection", b"close"))
+                message = {**message, "headers": headers}
             await send(message)
 
         try:
             async with asyncio.timeout(self.limits.seconds):
-                request = Request(scope, receive)
+                request = Request(scope, receive_noted)
                 self._check_sender(request)
                 reserved = await self._reserve(request)
-                await self.app(scope, receive, send_guarded)
+                await self.app(scope, receive_noted, send_guarded)
         except HTTPException as problem:
             await problem_answer(problem.status_code, problem.detail)(scope, receive, send_guarded)
         except TimeoutError:
