@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -20,6 +19,9 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int], None]]:
 def progress_steps() -> Iterator[Callable[[str, int, int], None]]:
     """Show the progress of several steps by name, a bar each."""
     console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda step, done, total: None
+        return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -27,8 +29,7 @@ def progress_steps() -> Iterator[Callable[[str, int, int], None]]:
         TimeRemainingColumn(),
     )
     # Into a file or a pipe, standard output must stay apart from the bar; on a terminal it is printed above it.
-    options: dict[str, Any] = {"console": console, "transient": True, "disable": not console.is_terminal}
-    with Progress(*columns, redirect_stdout=sys.stdout.isatty(), **options) as progress:
+    with Progress(*columns, console=console, transient=True, redirect_stdout=sys.stdout.isatty()) as progress:
         tasks: dict[str, TaskID] = {}
 
         def show(step: str, done: int, total: int) -> None:
