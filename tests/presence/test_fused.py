@@ -132,7 +132,7 @@ def results(
     inputs = [value.to(device, dtype, copy=True).contiguous() for value in (attention, boxes, *weights)]
     inputs = [value.requires_grad_() for value in inputs]
     mask = None if mask is None else mask.to(device)
-    proposals = checked_proposals(inputs[0], inputs[1], mask, weight_leading=weights.leading, logits=False)
+    proposals = checked_proposals(inputs[0], inputs[1], mask, weight_leading=weights.slope.shape, logits=False)
     every = presence_results(
         proposals, PresenceWeights(*inputs[2:]), max_objects=max_objects, logits=False, backend=backend
     )._asdict()

@@ -41,7 +41,7 @@ def head_trace(trace: CountTrace | PresenceTrace, component: Counter | PresenceC
         quantities = _quantities(trace, head, component.weight.shape[0])
         knots = activation_knots(component.weight.detach()[head]).tolist()
         return HeadTrace("counter", quantities["indices"], quantities, {"activations": knots})
-    quantities = _quantities(trace, head, component.weights.leading[-1])
+    quantities = _quantities(trace, head, component.weights.slope.shape[-1])
     weights = PresenceWeights(*(weight.detach()[head] for weight in component.weights))
     indices = list(range(len(quantities["presence"])))
     return HeadTrace("presence", indices, quantities, presence_curves(PresenceFunctions.of(weights)))

@@ -109,7 +109,7 @@ class CountingLayer(nn.Module, Generic[TraceOfLayer]):
             return self._compute(proposals.for_every_head())
         results = self._compute(proposals)
         # A single head broadcasts along the leading dimensions; if there are none, it adds one.
-        return type(results)(*(result.squeeze(0) for result in results)) if proposals.is_one_image else results
+        return type(results)(*(result.squeeze(0) for result in results)) if proposals.is_one_image() else results
 
     def _initial_parameters(self) -> dict[str, Tensor]:
         """Return the parameters of a new layer by name, each ``[heads, ...]``."""

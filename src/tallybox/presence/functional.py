@@ -48,7 +48,7 @@ def presence_features(
     """
     check_weights(weights, attention)
     check_count("max_objects", max_objects)
-    proposals = checked_proposals(attention, boxes, mask, distance, weight_leading=weights.leading, logits=logits)
+    proposals = checked_proposals(attention, boxes, mask, distance, weight_leading=weights.slope.shape, logits=logits)
     return presence_results(proposals, weights, max_objects=max_objects, logits=logits, backend=backend).features
 
 
@@ -121,15 +121,15 @@ def check_weights(weights: PresenceWeights, attention: Tensor) -> None:
     """Raise unless each weight has its shape in `PresenceWeights` and is on the device of the attention."""
     if not isinstance(weights, PresenceWeights):
         raise InputTypeError(f"weights must be PresenceWeights, but got {type(weights).__name__}")
-    for name, weight in weights._asdict().items():
+    for name, weight in zip(PresenceWeights._fields, weights, strict=True):
         check_floating(f"weights.{name}", weight)
         if isinstance(attention, Tensor) and weight.device != attention.device:
             raise InputError(f"weights.{name} must be on {attention.device} like attention, but got {weight.device}")
     segments = (max((1, *weights.calibration.shape[-1:])),)
     table = (CELLS, CELLS + 1)
     expected = {"calibration": segments, "evidence": table, "overlap": table, "order": segments}
-    for name, weight in weights._asdict().items():
-        shape = (*weights.leading, *expected.get(name, ()))
+    for name, weight in zip(PresenceWeights._fields, weights, strict=True):
+        shape = (*weights.slope.shape, *expected.get(name, ()))
         if weight.shape != shape:
             raise InputError(f"weights.{name} must have shape {list(shape)}, but got {list(weight.shape)}")
 

@@ -48,11 +48,6 @@ class PresenceWeights(NamedTuple):
     step: Tensor  # [...]: how much τ rises at equal scores, where the order of boxes decides
     sharpness: Tensor  # γ [...]
 
-    @property
-    def leading(self) -> torch.Size:
-        """The leading dimensions."""
-        return self.slope.shape
-
 
 def initial_weights(heads: int, segments: int) -> PresenceWeights:
     """Return weights ``[heads, ...]`` of a greedy count, in proportion to the overlap.

@@ -114,7 +114,7 @@ def presence_backward_kernel(
         table = tables + image // IMAGES_PER_COUNTER * TABLE_SIZE
         real = is_real(mask, image * N + j, here, HAS_MASK)
         _value, slope_of_z, _knot, _fraction, clamped = calibrate(table, load(zs, j, here), S)
-        grad = tl.where(real & ~clamped, grad, 0.0)
+        grad = tl.where(real, tl.where(clamped, 0.0, grad), 0.0)
         tl.store(grad_calibrated + j, grad, mask=here)
         tl.store(grad_z + j, tl.where(real, grad * slope_of_z, 0.0), mask=here)
 
@@ -160,7 +160,7 @@ def pairs_backward_kernel(
         )
         s = load(suppression, j * N + i, here)
         _shared, _order, by_reverse_iou, _by_coordinate, by_reverse_difference = suppression_backward(
-            table, s, p1_i, p0_i, w2_j, w1_j, pair, iou, t_j, l_i - l_j, ~before, S
+            table, s, p1_i, p0_i, w2_j, w1_j, pair, iou, t_j, l_i - l_j, before == 0, S
         )
         grad_iou += by_iou + by_reverse_iou
         grad_t += by_score + by_coordinate
