@@ -17,6 +17,7 @@ class Proposals(NamedTuple):
     indices: Tensor | None = None  # [..., n] which of the N were kept, None when all of them
     distance: Tensor | None = None  # [..., n, n] with a diagonal of 0, where masked 0; None if boxes are given
 
+    # A method: torch 2.7 cannot compile properties of named tuples.
     def is_one_image(self) -> bool:
         """Whether no input has leading dimensions."""
         pairwise = self.distance if self.boxes is None else self.boxes

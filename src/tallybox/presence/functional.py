@@ -121,14 +121,15 @@ def check_weights(weights: PresenceWeights, attention: Tensor) -> None:
     """Raise unless each weight has its shape in `PresenceWeights` and is on the device of the attention."""
     if not isinstance(weights, PresenceWeights):
         raise InputTypeError(f"weights must be PresenceWeights, but got {type(weights).__name__}")
-    for name, weight in zip(PresenceWeights._fields, weights, strict=True):
+    named = dict(zip(PresenceWeights._fields, weights, strict=True))  # torch 2.7 cannot compile `weights._asdict()`
+    for name, weight in named.items():
         check_floating(f"weights.{name}", weight)
         if isinstance(attention, Tensor) and weight.device != attention.device:
             raise InputError(f"weights.{name} must be on {attention.device} like attention, but got {weight.device}")
     segments = (max((1, *weights.calibration.shape[-1:])),)
     table = (CELLS, CELLS + 1)
     expected = {"calibration": segments, "evidence": table, "overlap": table, "order": segments}
-    for name, weight in zip(PresenceWeights._fields, weights, strict=True):
+    for name, weight in named.items():
         shape = (*weights.slope.shape, *expected.get(name, ()))
         if weight.shape != shape:
             raise InputError(f"weights.{name} must have shape {list(shape)}, but got {list(weight.shape)}")

@@ -158,6 +158,7 @@ def pairs_backward_kernel(
         _shared, _order, by_iou, by_coordinate, by_difference = suppression_backward(
             table, s, p1_j, p0_j, w2_i, w1_i, pair, iou, t_i, l_j - l_i, before, S
         )
+        # `before == 0`, because Triton 3.3's interpreter has no `~` for booleans.
         s = load(suppression, j * N + i, here)
         _shared, _order, by_reverse_iou, _by_coordinate, by_reverse_difference = suppression_backward(
             table, s, p1_i, p0_i, w2_j, w1_j, pair, iou, t_j, l_i - l_j, before == 0, S
