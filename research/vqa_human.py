@@ -78,6 +78,7 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "four": ({"glimpses": 4}, {}, {}),
     "still": ({"attention_dropout": 0.0}, {}, {}),
     "calm": ({"attention_dropout": 0.2}, {}, {}),
+    "calmer": ({"attention_dropout": 0.1}, {}, {}),
     # What the paper and its code do differently.
     "published": ({"padding": "published", "level": "free"}, {}, {}),
     "float32": ({}, {"precision": "float32"}, {}),
@@ -89,6 +90,7 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "drop7": ({"dropout": 0.7}, {}, {}),
     "length1": ({"feature_length": 1.0}, {}, {}),
     "length4": ({"feature_length": 4.0}, {}, {}),
+    "batch64": ({}, {"batch": 64}, {}),
     "batch128": ({}, {"batch": 128}, {}),
     "batch512": ({}, {"batch": 512}, {}),
     "slow": ({}, {"learning_rate": 0.0007}, {}),

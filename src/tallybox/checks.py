@@ -68,8 +68,8 @@ def is_exporting() -> bool:
 def _has_storage(tensor: Tensor) -> bool:
     """Tell whether a tensor holds numbers itself: the wrappers of `torch.func` do not."""
     try:
-        tensor.untyped_storage()
-    except NotImplementedError:
+        tensor.data_ptr()
+    except RuntimeError:
         return False
     return True
 

@@ -124,7 +124,8 @@ def _of_results(grads: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
 
 def _sizes(inputs: Inputs) -> tuple[int, int, int, int]:
     """Return the numbers of images, boxes, counters and segments."""
-    return *inputs.attention.shape, len(inputs.weights[0]), inputs.weights[0].shape[2]
+    counters, _, segments = inputs.weights[0].shape
+    return *inputs.attention.shape, counters, segments
 
 
 def _power_of_two(number: int) -> int:

@@ -33,21 +33,25 @@ def kernel(function: Callable[..., None]) -> Any:
     return triton.jit(function, do_not_specialize=names, do_not_specialize_on_alignment=names)
 
 
+IS_INTERPRETED = triton_is_interpreted()  # for good: Triton looks when it is first imported
+
 # By kernel, constants, warps and device.
 _compiled: dict[Arguments, Any] = {}
 
 
 def launch_now(kernel: Any, blocks: int, arguments: Arguments, constants: Arguments, *, num_warps: int) -> None:
     """Launch a kernel that is compiled at its first call; Triton's own way binds and hashes all arguments each time."""
-    if triton_is_interpreted():
+    if IS_INTERPRETED:
         kernel[(blocks,)](*arguments, *constants, num_warps=num_warps)
         return
-    key = (kernel.fn, constants, num_warps, arguments[0].device.index)
+    key = (kernel.fn, constants, num_warps, arguments[0].get_device())
     compiled = _compiled.get(key)
     if compiled is None:
         compiled = kernel.warmup(*arguments, *constants, grid=(1,), num_warps=num_warps)
         _compiled[key] = compiled
-    compiled[blocks, 1, 1](*arguments, *constants)
+    # Triton would ask the driver about each tensor's address: a third of a launch.
+    numbers = [argument if argument.__class__ is int else argument.data_ptr() for argument in arguments]
+    compiled[blocks, 1, 1](*numbers, *constants)
 
 
 def launch_in_graph(kernel: Any, blocks: int, arguments: Arguments, constants: Arguments, *, num_warps: int) -> None:

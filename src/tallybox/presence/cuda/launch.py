@@ -79,8 +79,9 @@ class Plan(NamedTuple):
 
 def state_size(inputs: Inputs, save_state: bool) -> int:
     """Return how many numbers are saved, of images and in tables; the forward kernels need them themselves."""
-    plan = Plan.of(inputs)
-    return plan.images * plan.state + plan.counters * plan.table
+    images, number = inputs.attention.shape
+    counters, segments = PresenceWeights(*inputs.weights).calibration.shape
+    return images * saved_size(number, inputs.max_objects) + counters * table_size(segments)
 
 
 def forward(inputs: Inputs, results: Sequence[Tensor], state: Tensor, launch: Launch = launch_now) -> None:
@@ -141,9 +142,7 @@ def weight_gradients(
 ) -> list[Tensor]:
     """Return the gradients of the weights from those of the tables ``[M, T]``."""
     w = PresenceWeights(*weights)
-    sizes = [weight.numel() for weight in w]
-    grads = grad_tables.new_empty(sum(sizes))
-    functions = (w.calibration, w.overlap, w.headroom, w.order, w.step)
-    arguments = (*functions, grad_tables, grads, plan.counters, plan.table)
+    grads = [torch.empty_like(weight) for weight in weights]
+    arguments = (w.calibration, w.overlap, w.headroom, w.order, w.step, grad_tables, *grads, plan.table)
     launch(table_backward_kernel, plan.counters, arguments, plan.of_functions, num_warps=1)
-    return [grad.view(weight.shape) for grad, weight in zip(grads.split(sizes), w, strict=True)]
+    return grads

@@ -99,25 +99,22 @@ def table_kernel(
 
 @kernel
 def table_backward_kernel(
-    calibration, overlap, headroom, order, step, grad_tables, grads, COUNTERS, TABLE_SIZE,
-    S: tl.constexpr, SP: tl.constexpr,
+    calibration, overlap, headroom, order, step, grad_tables, grad_slope, grad_shift, grad_calibration, grad_evidence,
+    grad_overlap, grad_headroom, grad_order, grad_step, grad_sharpness, TABLE_SIZE, S: tl.constexpr, SP: tl.constexpr,
 ):  # fmt: skip
-    """From the gradient of one counter's table to those of its weights, one behind the other [M, ...] in ``grads``."""
+    """From the gradient of one counter's table to those of its weights."""
     counter = tl.program_id(0).to(tl.int64)
     grad_table = grad_tables + counter * TABLE_SIZE
     calibration += counter * S
     overlap += counter * CELLS
     order += counter * S
-    grad_slope, grad_shift = grads + counter, grads + COUNTERS + counter
-    grad_calibration = grads + 2 * COUNTERS + counter * S
-    grad_evidence = grads + (2 + S) * COUNTERS + counter * CELLS
-    grad_overlap = grads + (2 + S + CELLS) * COUNTERS + counter * CELLS
-    grad_headroom = grads + (2 + S + 2 * CELLS) * COUNTERS + counter
-    grad_order = grads + (3 + S + 2 * CELLS) * COUNTERS + counter * S
-    grad_step = grads + (3 + 2 * S + 2 * CELLS) * COUNTERS + counter
-    tl.store(grad_slope, tl.load(grad_table + SLOPE))
-    tl.store(grad_shift, tl.load(grad_table + SHIFT))
-    tl.store(grad_step + COUNTERS, tl.load(grad_table + SHARPNESS))
+    grad_calibration += counter * S
+    grad_evidence += counter * CELLS
+    grad_overlap += counter * CELLS
+    grad_order += counter * S
+    tl.store(grad_slope + counter, tl.load(grad_table + SLOPE))
+    tl.store(grad_shift + counter, tl.load(grad_table + SHIFT))
+    tl.store(grad_sharpness + counter, tl.load(grad_table + SHARPNESS))
 
     e, f = tl.arange(0, E)[:, None], tl.arange(0, WIDTH)[None, :]
     cell, knot = e * KNOTS + f, (e + 1) * KNOTS + f
@@ -128,7 +125,7 @@ def table_backward_kernel(
     grad = tl.cumsum(tl.cumsum(grad, axis=1, reverse=True), axis=0, reverse=True)
     grad, grad_rest = shares_backward(grad, weight, rest)
     tl.store(grad_overlap + cell, grad, mask=f < KNOTS)
-    tl.store(grad_headroom, grad_rest)
+    tl.store(grad_headroom + counter, grad_rest)
 
     s = tl.arange(0, SP)
     grad_phi = grad_table + CALIBRATION
@@ -141,4 +138,4 @@ def table_backward_kernel(
     grad -= tl.where(s == S - 1, tl.load(grad_table + STEP), 0.0)
     grad, grad_rest = shares_backward(tl.cumsum(grad, axis=0, reverse=True), weight, rest)
     tl.store(grad_order + s, grad, mask=s < S)
-    tl.store(grad_step, grad_rest)
+    tl.store(grad_step + counter, grad_rest)
