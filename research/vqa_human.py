@@ -52,7 +52,7 @@ from tallybox.vqa.steps import autocast, compute_dtype
 from tallybox.vqa.training import train
 
 CONFIG = Path(__file__).parent.parent / "configs" / "vqa_human.toml"
-KEPT = ("counter", "presence", "presence.ask")  # rows whose model of seed 0 is kept, in half precision
+KEPT = ("counter", "presence", "presence.ask.still")  # rows whose model of seed 0 is kept, in half precision
 SHOWN = ("all", "yes/no", "number", "other", "count", "count_2_or_more", "count_mae", "pair_count")
 READS_FEATURES = ("attention.from_features.weight", "classifier.from_seen.weight")
 LARGEST_COUNT = 6  # of the table of counts that a component finds
@@ -77,6 +77,7 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "one": ({"glimpses": 1}, {}, {}),
     "four": ({"glimpses": 4}, {}, {}),
     "still": ({"attention_dropout": 0.0}, {}, {}),
+    "lively": ({"attention_dropout": 0.5}, {}, {}),
     "calm": ({"attention_dropout": 0.2}, {}, {}),
     "calmer": ({"attention_dropout": 0.1}, {}, {}),
     # What the paper and its code do differently.
@@ -176,7 +177,7 @@ class Run:
                 said[name] = [*answer(model, state, examples).values()] if len(others) else []
             result["learned"] = functions_of(model)
             result["attention"] |= {"trained": attention_of(model, data, questions, experiment, device)}
-            if self.row.endswith(".ask"):
+            if ".ask" in self.row:
                 result["temperature"] = temperature_of(model, scored)
             if self.row in KEPT and not self.seed:
                 reads_scores_alone = not (learned.components or learned.places)
