@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallybox import PresenceCounter, PresenceWeights
-from tallybox.kernels.operators import Inputs
 from tallybox.presence.weights import (
     CELLS,
     LOGIT_LIMIT,
@@ -169,15 +168,15 @@ def test_the_table_on_a_gpu_and_its_gradient_are_those_of_the_functions(poisoned
     close = tolerance("triton", torch.float32)._asdict()
     weights = PresenceWeights(*(weight.float().to(device).requires_grad_() for weight in rows_of(kind, segments)))
     expected = PresenceFunctions.of(weights).table()
-    none, given = torch.zeros(0, 1, device=device), [weight.detach() for weight in weights]
-    plan = launch.Plan.of(Inputs(none, none, None, given, 10, logits=False))
+    given = [weight.detach() for weight in weights]
+    write, carry_back = launch.table_steps(3, segments, images=0, state=0)
     table = torch.empty_like(expected)
-    launch.write_tables(given, table, plan)
+    launch.launch_now(write, *given, table)
     torch.testing.assert_close(table, expected, **close)
     grad = torch.randn(expected.shape, generator=random_generator(2)).to(device)
     grad[..., -(segments + 1) :] = 0  # edges are constants
     of_functions = torch.autograd.grad(expected, weights, grad, allow_unused=True, materialize_grads=True)
-    of_kernel = launch.weight_gradients(given, grad, plan)
+    of_kernel = launch.weight_gradients(carry_back, given, grad)
     for name, one, other in zip(PresenceWeights._fields, of_kernel, of_functions, strict=True):
         scale = other.abs().max().clamp(min=1e-30)
         torch.testing.assert_close(one / scale, other / scale, **close, msg=name)

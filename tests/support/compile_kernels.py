@@ -16,6 +16,7 @@ from triton.compiler import ASTSource
 
 from tallybox.counter import functional as counter_functional
 from tallybox.counter.cuda import launch as counter
+from tallybox.kernels.cuda import Step
 from tallybox.kernels.operators import Inputs
 from tallybox.presence import functional as presence_functional
 from tallybox.presence.cuda import launch as presence
@@ -30,18 +31,17 @@ POINTERS = {torch.float32: "*fp32", torch.bool: "*i1"}
 compiled = set()
 
 
-def compile_launch(
-    kernel: Any, blocks: int, arguments: tuple[Any, ...], constants: tuple[Any, ...], *, num_warps: int
-) -> None:
-    """Compile a kernel for the arguments of a launch, instead of launching it."""
-    types = [POINTERS[given.dtype] if isinstance(given, Tensor) else "i32" for given in arguments]
+def compile_launch(step: Step, *tensors: Tensor) -> None:
+    """Compile a step's kernel for the types of its tensors, instead of launching it."""
+    kernel, constants = step.kernel, step.constants
+    types = [*(POINTERS[tensor.dtype] for tensor in tensors), *["i32"] * (len(step.behind) - len(constants))]
     signature = dict(zip(kernel.arg_names, [*types, *["constexpr"] * len(constants)], strict=True))
-    places = {(len(arguments) + place,): constant for place, constant in enumerate(constants)}
-    key = (kernel.fn, *types, *constants, num_warps)
+    places = {(len(types) + place,): constant for place, constant in enumerate(constants)}
+    key = (kernel.fn, *types, *constants, step.num_warps)
     if key not in compiled:
         compiled.add(key)
         start = time.perf_counter()
-        triton.compile(ASTSource(kernel, signature, places), target=TARGET, options={"num_warps": num_warps})
+        triton.compile(ASTSource(kernel, signature, places), target=TARGET, options={"num_warps": step.num_warps})
         seconds = time.perf_counter() - start
         print(f"{kernel.__module__}.{kernel.__name__} {constants}: {seconds:.1f} s", flush=True)
 

@@ -7,23 +7,80 @@ that they call without their module, because `torch.compile` copies them by name
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Protocol
+from functools import lru_cache
+from typing import Any, Protocol, TypeVar
 
 import torch
 import triton
+from torch import Tensor
 from torch.library import wrap_triton
 from triton import language as tl
 
 from tallybox.kernels.dispatch import triton_is_interpreted
 
-Arguments = tuple[Any, ...]
+SHAPES_KEPT = 256  # how many shapes of a component stay prepared
+
+IS_INTERPRETED = triton_is_interpreted()  # for good: Triton looks when it is first imported
+
+# By kernel, constants, warps and device.
+_compiled: dict[tuple[Any, ...], Any] = {}
+
+
+class Step:
+    """A launch of a kernel on a grid of ``blocks``, prepared once a shape: all of it but the tensors."""
+
+    def __init__(
+        self, kernel: Any, blocks: int, numbers: tuple[int, ...], constants: tuple[int, ...], *, num_warps: int
+    ) -> None:
+        self.kernel, self.grid, self.num_warps = kernel, (blocks, 1, 1), num_warps
+        self.constants = constants
+        self.behind = (*numbers, *constants)  # the tensors in the kernel's signature
+        self.of_device: dict[int, Any] = {}
+
+    def compiled(self, *tensors: Tensor) -> Any:
+        """Return the kernel for the tensors' device; it is compiled at its first call."""
+        device = tensors[0].get_device()
+        key = (self.kernel.fn, self.constants, self.num_warps, device)
+        if key not in _compiled:
+            _compiled[key] = self.kernel.warmup(*tensors, *self.behind, grid=(1,), num_warps=self.num_warps)
+        self.of_device[device] = _compiled[key]
+        return _compiled[key]
 
 
 class Launch(Protocol):
-    """How kernels are launched."""
+    """How steps are taken."""
 
-    def __call__(self, kernel: Any, blocks: int, arguments: Arguments, constants: Arguments, *, num_warps: int) -> None:
-        """Launch a kernel on a grid of ``blocks`` with arguments and constants in the order of its signature."""
+    def __call__(self, step: Step, *tensors: Tensor) -> None:
+        """Launch a step's kernel."""
+
+
+def launch_now(step: Step, *tensors: Tensor) -> None:
+    """Launch a compiled kernel; Triton's own way binds and hashes all arguments each time."""
+    if IS_INTERPRETED:
+        step.kernel[step.grid](*tensors, *step.behind, num_warps=step.num_warps)
+        return
+    compiled = step.of_device.get(tensors[0].get_device()) or step.compiled(*tensors)
+    # Addresses instead of tensors, because Triton would ask the driver about each: a third of a launch.
+    compiled[step.grid](*map(Tensor.data_ptr, tensors), *step.behind)
+
+
+def launch_in_graph(step: Step, *tensors: Tensor) -> None:
+    """Launch a kernel where a compiler sees it: inside `torch.library.triton_op`."""
+    wrap_triton(step.kernel)[step.grid](*tensors, *step.behind, num_warps=step.num_warps)
+
+
+Plan = TypeVar("Plan")
+
+
+def once_a_shape(plan: Callable[..., Plan]) -> Callable[..., Plan]:
+    """Keep the steps that ``plan`` returns for the sizes of a call; the result takes the launch before the sizes."""
+    kept = lru_cache(SHAPES_KEPT)(plan)
+
+    def plan_for(launch: Launch, *sizes: int) -> Plan:
+        # While a compiler traces, sizes may be symbols, which cannot be looked up.
+        return (kept if launch is launch_now else plan)(*sizes)
+
+    return plan_for
 
 
 def kernel(function: Callable[..., None]) -> Any:
@@ -33,32 +90,6 @@ def kernel(function: Callable[..., None]) -> Any:
     return triton.jit(function, do_not_specialize=names, do_not_specialize_on_alignment=names)
 
 
-IS_INTERPRETED = triton_is_interpreted()  # for good: Triton looks when it is first imported
-
-# By kernel, constants, warps and device.
-_compiled: dict[Arguments, Any] = {}
-
-
-def launch_now(kernel: Any, blocks: int, arguments: Arguments, constants: Arguments, *, num_warps: int) -> None:
-    """Launch a kernel that is compiled at its first call; Triton's own way binds and hashes all arguments each time."""
-    if IS_INTERPRETED:
-        kernel[(blocks,)](*arguments, *constants, num_warps=num_warps)
-        return
-    key = (kernel.fn, constants, num_warps, arguments[0].get_device())
-    compiled = _compiled.get(key)
-    if compiled is None:
-        compiled = kernel.warmup(*arguments, *constants, grid=(1,), num_warps=num_warps)
-        _compiled[key] = compiled
-    # Triton would ask the driver about each tensor's address: a third of a launch.
-    numbers = [argument if argument.__class__ is int else argument.data_ptr() for argument in arguments]
-    compiled[blocks, 1, 1](*numbers, *constants)
-
-
-def launch_in_graph(kernel: Any, blocks: int, arguments: Arguments, constants: Arguments, *, num_warps: int) -> None:
-    """Launch a kernel where a compiler sees it: inside `torch.library.triton_op`."""
-    wrap_triton(kernel)[(blocks,)](*arguments, *constants, num_warps=num_warps)
-
-
-def given_or_any(tensor: torch.Tensor | None, other: torch.Tensor) -> torch.Tensor:
+def given_or_any(tensor: Tensor | None, other: Tensor) -> Tensor:
     """Return what a kernel takes for a tensor such as a mask; without one, another, which it does not read."""
     return other if tensor is None else tensor

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tallybox.kernels.cuda import Arguments, Launch, given_or_any, launch_now
+from tallybox.kernels.cuda import Launch, Step, given_or_any, launch_now, once_a_shape
 from tallybox.kernels.operators import Inputs
 from tallybox.presence.cuda.backward import pairs_backward_kernel, presence_backward_kernel
 from tallybox.presence.cuda.forward import pairs_forward_kernel, presence_forward_kernel
@@ -28,121 +28,140 @@ GROUP, MIN_IMAGES_FOR_GROUPS = 4, 16384
 ROUND_WARPS = 4
 
 
-class Plan(NamedTuple):
-    """Sizes of a call and of its launches."""
-
-    images: int
-    of_counter: int  # images
-    number: int  # of boxes
-    counters: int
-    segments: int
-    state: int  # numbers saved of an image
-    table: int  # numbers in a counter's table
-    blocks: int  # of rows, for each counter
-    group: int  # images that go through the rounds together
-    warps: int  # for a group
-
-    @classmethod
-    def of(cls, inputs: Inputs) -> "Plan":
-        """Plan the launches for these inputs."""
-        images, number = inputs.attention.shape
-        weights = PresenceWeights(*inputs.weights)
-        counters, segments = weights.calibration.shape
-        is_small = number <= MAX_BOXES_FOR_A_WARP
-        return cls(
-            images=images,
-            of_counter=images // counters,
-            number=number,
-            counters=counters,
-            segments=segments,
-            state=saved_size(number, inputs.max_objects),
-            table=table_size(segments),
-            blocks=-(-images // counters * number // LANES),
-            group=GROUP if is_small and images >= MIN_IMAGES_FOR_GROUPS else 1,
-            warps=1 if is_small else ROUND_WARPS,
-        )
-
-    @property
-    def groups(self) -> int:
-        """How many groups of images there are."""
-        return -(-self.images // self.group)
-
-    def of_group(self, max_objects: int) -> tuple[int, int, int]:
-        """Return the constants CLASSES, G and R."""
-        return 1 << max_objects.bit_length(), self.group, LANES * self.warps
-
-    @property
-    def of_functions(self) -> tuple[int, int]:
-        """The constants S and SP."""
-        return self.segments, 1 << max(self.segments - 1, 1).bit_length()
-
-
 def state_size(inputs: Inputs, save_state: bool) -> int:
     """Return how many numbers are saved, of images and in tables; the forward kernels need them themselves."""
-    images, number = inputs.attention.shape
-    counters, segments = PresenceWeights(*inputs.weights).calibration.shape
-    return images * saved_size(number, inputs.max_objects) + counters * table_size(segments)
+    images, number, counters, segments, max_objects, *_ = _sizes(inputs)
+    return images * saved_size(number, max_objects) + counters * table_size(segments)
 
 
 def forward(inputs: Inputs, results: Sequence[Tensor], state: Tensor, launch: Launch = launch_now) -> None:
     """Write features, presence, distribution and the saved state."""
-    attention, boxes, mask, weights, max_objects, logits = inputs
-    plan = Plan.of(inputs)
-    write_tables(weights, state, plan, launch)
-    numbers = (plan.images, plan.of_counter, plan.blocks, plan.number, plan.state, plan.table)
-    arguments: Arguments = (attention, boxes, given_or_any(mask, attention), state, *numbers)
-    constants: Arguments = (mask is not None, logits, plan.segments, LANES)
-    launch(pairs_forward_kernel, plan.counters * plan.blocks, arguments, constants, num_warps=1)
-    arguments = (state, *results, plan.images, plan.number, max_objects, plan.state)
-    constants = plan.of_group(max_objects)
-    launch(presence_forward_kernel, plan.groups, arguments, constants, num_warps=plan.warps)
+    attention, boxes, mask, weights, _, _ = inputs
+    plan = _forward_plan(launch, *_sizes(inputs))
+    launch(plan.table, *weights, state)
+    launch(plan.pairs, attention, boxes, given_or_any(mask, attention), state)
+    launch(plan.presence, state, *results)
 
 
 def backward(
     inputs: Inputs, state: Tensor, grads: Sequence[Tensor | None], boxes_need_grad: bool, launch: Launch = launch_now
 ) -> list[Tensor]:
     """Return the gradients of attention, boxes and weights; boxes get theirs whether or not they need it."""
-    attention, boxes, mask, weights, max_objects, logits = inputs
-    plan = Plan.of(inputs)
-    images, counters, number = plan.images, plan.counters, plan.number
-    grad_attention, grad_boxes = torch.empty_like(attention), torch.empty_like(boxes)
-    scratch = attention.new_empty(images, scratch_size(number))
-    a_mask, has_mask, of_features = given_or_any(mask, attention), mask is not None, grads[0]
+    attention, boxes, mask, weights, _, _ = inputs
+    of_features, *others = grads
     assert of_features is not None
-    sizes = (plan.state, scratch.shape[1], plan.table)
-
-    numbers = (images, plan.of_counter, number, max_objects, *sizes)
-    constants: Arguments = (has_mask, grads[1] is not None, plan.segments, *plan.of_group(max_objects))
-    of_results = (of_features, *(given_or_any(grad, of_features) for grad in grads[1:]))
-    arguments = (a_mask, state, *of_results, scratch, *numbers)
-    launch(presence_backward_kernel, plan.groups, arguments, constants, num_warps=plan.warps)
-
-    constants = (has_mask, logits, plan.segments, LANES)
+    plan = _backward_plan(launch, *_sizes(inputs), others[0] is not None)
+    grad_attention, grad_boxes = torch.empty_like(attention), torch.empty_like(boxes)
+    scratch, sums = attention.new_empty(plan.scratch), attention.new_empty(plan.sums)
+    a_mask = given_or_any(mask, attention)
+    launch(plan.rounds, a_mask, state, of_features, *(given_or_any(grad, of_features) for grad in others), scratch)
     read = (attention, boxes, a_mask, state, scratch)
-    arguments = (*read, grad_attention, grad_boxes, images, plan.of_counter, plan.blocks, number, *sizes)
-    launch(pairs_backward_kernel, counters * plan.blocks, arguments, constants, num_warps=1)
-
-    items = plan.blocks * -(-number // LANES)
-    blocks = max(1, min(MAX_WARPS // counters, items, max(items // 4, MIN_WARPS // counters)))
-    sums = state.new_empty(counters, blocks, plan.table, LANES)
-    arguments = (*read, sums, images, plan.of_counter, blocks, number, *sizes)
-    launch(table_gradients_kernel, counters * blocks, arguments, constants, num_warps=1)
-
-    return [grad_attention, grad_boxes, *weight_gradients(weights, sums.sum((1, 3)), plan, launch)]
-
-
-def write_tables(weights: Sequence[Tensor], state: Tensor, plan: Plan, launch: Launch = launch_now) -> None:
-    """Write the tables of all counters behind what is saved of all images."""
-    arguments = (*weights, state, plan.images, plan.state, plan.table)
-    launch(table_kernel, plan.counters, arguments, plan.of_functions, num_warps=1)
+    launch(plan.pairs, *read, grad_attention, grad_boxes)
+    launch(plan.sums_of_tables, *read, sums)
+    return [grad_attention, grad_boxes, *weight_gradients(plan.weights, weights, sums.sum((1, 3)), launch)]
 
 
 def weight_gradients(
-    weights: Sequence[Tensor], grad_tables: Tensor, plan: Plan, launch: Launch = launch_now
+    step: Step, weights: Sequence[Tensor], grad_tables: Tensor, launch: Launch = launch_now
 ) -> list[Tensor]:
     """Return the gradients of the weights from those of the tables ``[M, T]``."""
     w = PresenceWeights(*weights)
     grads = [torch.empty_like(weight) for weight in weights]
-    arguments = (w.calibration, w.overlap, w.headroom, w.order, w.step, grad_tables, *grads, plan.table)
-    launch(table_backward_kernel, plan.counters, arguments, plan.of_functions, num_warps=1)
+    launch(step, w.calibration, w.overlap, w.headroom, w.order, w.step, grad_tables, *grads)
     return grads
+
+
+class ForwardPlan(NamedTuple):
+    """The steps of a forward pass."""
+
+    table: Step
+    pairs: Step
+    presence: Step
+
+
+class BackwardPlan(NamedTuple):
+    """The steps of a backward pass, and the shapes of what they note."""
+
+    scratch: tuple[int, int]
+    sums: tuple[int, int, int, int]  # of tables [M, blocks, T, LANES]
+    rounds: Step
+    pairs: Step
+    sums_of_tables: Step
+    weights: Step
+
+
+@once_a_shape
+def _forward_plan(
+    images: int, number: int, counters: int, segments: int, max_objects: int, has_mask: bool, logits: bool
+) -> ForwardPlan:
+    state, table = saved_size(number, max_objects), table_size(segments)
+    blocks = _blocks_of_rows(images // counters, number)
+    groups, warps, constants = _groups(images, number, max_objects)
+    numbers = (images, images // counters, blocks, number, state, table)
+    branches = (has_mask, logits, segments, LANES)
+    return ForwardPlan(
+        table=table_steps(counters, segments, images, state)[0],
+        pairs=Step(pairs_forward_kernel, counters * blocks, numbers, branches, num_warps=1),
+        presence=Step(
+            presence_forward_kernel, groups, (images, number, max_objects, state), constants, num_warps=warps
+        ),
+    )
+
+
+@once_a_shape
+def _backward_plan(
+    images: int,
+    number: int,
+    counters: int,
+    segments: int,
+    max_objects: int,
+    has_mask: bool,
+    logits: bool,
+    has_other_grads: bool,
+) -> BackwardPlan:
+    of_counter, state, table = images // counters, saved_size(number, max_objects), table_size(segments)
+    scratch = scratch_size(number)
+    sizes, branches = (state, scratch, table), (has_mask, logits, segments, LANES)
+    groups, warps, of_group = _groups(images, number, max_objects)
+    of_rounds = (images, of_counter, number, max_objects, *sizes)
+    constants = (has_mask, has_other_grads, segments, *of_group)
+    rows = _blocks_of_rows(of_counter, number)
+    items = rows * -(-number // LANES)
+    blocks = max(1, min(MAX_WARPS // counters, items, max(items // 4, MIN_WARPS // counters)))
+    of_pairs, of_sums = (images, of_counter, rows, number, *sizes), (images, of_counter, blocks, number, *sizes)
+    return BackwardPlan(
+        scratch=(images, scratch),
+        sums=(counters, blocks, table, LANES),
+        rounds=Step(presence_backward_kernel, groups, of_rounds, constants, num_warps=warps),
+        pairs=Step(pairs_backward_kernel, counters * rows, of_pairs, branches, num_warps=1),
+        sums_of_tables=Step(table_gradients_kernel, counters * blocks, of_sums, branches, num_warps=1),
+        weights=table_steps(counters, segments, images, state)[1],
+    )
+
+
+def table_steps(counters: int, segments: int, images: int, state: int) -> tuple[Step, Step]:
+    """Return the steps that write tables behind what is saved of all images, and that carry gradients back."""
+    constants, table = (segments, 1 << max(segments - 1, 1).bit_length()), table_size(segments)
+    return (
+        Step(table_kernel, counters, (images, state, table), constants, num_warps=1),
+        Step(table_backward_kernel, counters, (table,), constants, num_warps=1),
+    )
+
+
+def _blocks_of_rows(of_counter: int, number: int) -> int:
+    """Return how many blocks take the rows of a counter's images."""
+    return -(-of_counter * number // LANES)
+
+
+def _groups(images: int, number: int, max_objects: int) -> tuple[int, int, tuple[int, int, int]]:
+    """Return how many groups of images go through the rounds, the warps of each, and CLASSES, G and R."""
+    is_small = number <= MAX_BOXES_FOR_A_WARP
+    group = GROUP if is_small and images >= MIN_IMAGES_FOR_GROUPS else 1
+    warps = 1 if is_small else ROUND_WARPS
+    return -(-images // group), warps, (1 << max_objects.bit_length(), group, LANES * warps)
+
+
+def _sizes(inputs: Inputs) -> tuple[int, int, int, int, int, bool, bool]:
+    """Return the numbers of images, boxes, counters, segments and objects, and whether there are a mask and logits."""
+    counters, segments = PresenceWeights(*inputs.weights).calibration.shape
+    return *inputs.attention.shape, counters, segments, inputs.max_objects, inputs.mask is not None, inputs.logits
