@@ -49,8 +49,12 @@ def is_transformed(*tensors: Tensor | None) -> bool:
     """Tell whether a `torch.func` transform or a forward-mode derivative is under way for one of the tensors."""
     if torch.compiler.is_compiling():
         return False
+    # Also if the tensors are constants of the transform: `vmap` refuses autograd functions, and what `functionalize`
+    # wraps has no address that a kernel may read.
+    if torch._C._are_functorch_transforms_active():
+        return True
     return any(
-        not _has_storage(tensor) or forward_ad.unpack_dual(tensor).tangent is not None
+        forward_ad.unpack_dual(tensor).tangent is not None or torch._C._functorch.is_legacy_batchedtensor(tensor)
         for tensor in tensors
         if tensor is not None
     )
@@ -63,15 +67,6 @@ def is_exporting() -> bool:
     if torch.compiler.is_compiling():
         return not torch.compiler.is_dynamo_compiling()
     return bool(torch.jit.is_tracing())  # type: ignore[attr-defined,no-untyped-call]  # torch neither lists nor annotates it
-
-
-def _has_storage(tensor: Tensor) -> bool:
-    """Tell whether a tensor holds numbers itself: the wrappers of `torch.func` do not."""
-    try:
-        tensor.untyped_storage()
-    except NotImplementedError:
-        return False
-    return True
 
 
 def check_proposal_shapes(
