@@ -46,7 +46,7 @@ def check_values(mode: ValueCheckMode) -> Iterator[None]:
 
 
 def is_transformed(*tensors: Tensor | None) -> bool:
-    """Tell whether a `torch.func` transform or a forward-mode derivative is under way for one of the tensors."""
+    """Tell whether a `torch.func` transform is under way, or one of the tensors is a dual number or batched."""
     if torch.compiler.is_compiling():
         return False
     # Also if the tensors are constants of the transform: `vmap` refuses autograd functions, and what `functionalize`
