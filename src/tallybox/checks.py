@@ -66,12 +66,11 @@ def is_exporting() -> bool:
 
 
 def _has_storage(tensor: Tensor) -> bool:
-    """Tell whether a tensor holds numbers itself: the wrappers of `torch.func` do not."""
+    """Tell whether a tensor holds numbers itself: the wrappers of transforms have no address, or none but 0."""
     try:
-        tensor.data_ptr()
+        return tensor.data_ptr() != 0 or tensor.numel() == 0
     except RuntimeError:
         return False
-    return True
 
 
 def check_proposal_shapes(

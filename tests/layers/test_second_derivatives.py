@@ -30,9 +30,15 @@ def gradient_of_gradient(count, x):
     return x.grad
 
 
+def forward_by_two_backward(count, x):
+    """The gradient is differentiated with respect to the incoming gradient alone."""
+    return torch.autograd.functional.jvp(count, x, torch.ones_like(x))[1]
+
+
 SECOND_DERIVATIVES = {
     "attention as a leaf": gradient_of_gradient,
     "a penalty behind a logistic": penalty_of_gradient,
+    "a forward derivative by two backward ones": forward_by_two_backward,
     "strict hessian": partial(torch.autograd.functional.hessian, strict=True),
 }
 

@@ -38,6 +38,7 @@ TRANSFORMS = {
     "jacfwd": lambda function, x: torch.func.jacfwd(function)(x),
     "hessian": lambda function, x: torch.func.hessian(lambda x: function(x).square().sum())(x),
     "vmap": lambda function, x: torch.func.vmap(function)(torch.stack((x, x.flip(0)))),
+    "functionalize": lambda function, x: torch.func.functionalize(function)(x),
     "dual number": dual_number,
 }
 
@@ -86,5 +87,15 @@ def test_a_fused_backend_says_that_it_has_no_rules(layer, fused, transform):
 def test_other_parts_of_a_model_can_be_transformed(layer):
     """The layer's own inputs are constants, but its parameters want gradients."""
     counter, (attention, boxes) = layer(5), (torch.rand(2, 5), torch.rand(2, 5, 4).sort(-1).values)
+    total = counter(attention, boxes).sum().detach()
     gradient = torch.func.grad(lambda x: (x * counter(attention, boxes).sum()).sum())(torch.ones(3))
-    torch.testing.assert_close(gradient, counter(attention, boxes).sum().detach().expand(3))
+    torch.testing.assert_close(gradient, total.expand(3))
+
+
+@pytest.mark.parametrize("fused", FUSED)
+def test_batched_gradients_of_a_fused_backend_are_an_error(layer, fused):
+    problem = random_problem(2, proposals=5, seed=3, layer=layer)
+    counter = build_counter(problem, fused, torch.float32)
+    attention, boxes = (value.float().to(device_of(fused)) for value in (problem.attention, problem.boxes))
+    with pytest.raises(BackendError, match="batched gradients"):
+        torch.autograd.functional.jacobian(lambda x: counter(x, boxes), attention, vectorize=True)

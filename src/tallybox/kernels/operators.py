@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from tallybox import __version__
+from tallybox.checks import is_transformed
 from tallybox.errors import BackendError
 from tallybox.kernels.dispatch import triton_is_interpreted
 from tallybox.kernels.layout import Layout
@@ -112,13 +113,19 @@ class Fused(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         """Return the gradients of attention, boxes and weights."""
+        if is_transformed(*grads):
+            raise BackendError(
+                "fused backends have no rule for batched gradients (is_grads_batched=True, vectorize=True, vmap); "
+                'use backend="reference"'
+            )
         attention, boxes, mask, state, *weights = ctx.saved_tensors
         inputs = Inputs(attention, boxes, mask, weights, *ctx.settings)
         gradients: Sequence[Tensor] = ctx.component.backward(
             inputs, state, grads, boxes_need_grad=ctx.needs_input_grad[5], backend=ctx.backend
         )
         if torch.is_grad_enabled():  # a second derivative may be wanted
-            gradients = OneDerivative.apply(attention, boxes, *weights, *gradients)  # type: ignore[no-untyped-call]  # torch leaves it untyped
+            sources = (attention, boxes, *weights, *grads)
+            gradients = OneDerivative.apply(len(gradients), *gradients, *sources)  # type: ignore[no-untyped-call]  # torch leaves it untyped
         return (None, None, None, None, *gradients[:2], None, *gradients[2:])
 
 
@@ -128,13 +135,12 @@ apply_fused: Any = super(torch.autograd.Function, Fused).apply
 
 
 class OneDerivative(torch.autograd.Function):
-    """Gradients, given behind the inputs that they are of, which refuse to be differentiated."""
+    """Gradients, given with all that they depend on, which refuse to be differentiated."""
 
     @staticmethod
-    def forward(ctx: Any, *inputs_and_gradients: Tensor) -> Tensors:
-        """Return the gradients."""
-        gradients = inputs_and_gradients[len(inputs_and_gradients) // 2 :]
-        return tuple(gradient.view_as(gradient) for gradient in gradients)
+    def forward(ctx: Any, number: int, *gradients_and_sources: Tensor | None) -> Tensors:
+        """Return the gradients, the first ``number`` tensors."""
+        return tuple(gradient.view_as(gradient) for gradient in gradients_and_sources[:number] if gradient is not None)
 
     @staticmethod
     @once_differentiable

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
-import torch
 import triton
 from torch import Tensor
 from torch.library import wrap_triton
