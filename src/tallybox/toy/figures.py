@@ -138,7 +138,7 @@ def draw_accuracy(path: Path, slices: Sequence[Slice]) -> None:
             axes.set(xlabel=VARIED[part.varied], xlim=(0, 1), ylim=(0, 1.02), ylabel="accuracy", title=part.title)
             axes.grid(alpha=0.5)
         add_letters(grid[: len(slices)])
-        grid[0].legend(loc="upper right", labelcolor="linecolor", handlelength=0)
+        grid[0].legend(labelcolor="linecolor", handlelength=0)
 
 
 def draw_curve(axes: Axes, results: Results, varied: str, model: str) -> None:

@@ -43,7 +43,7 @@ PIXELS_OF_A_PHOTO = 500  # of its longer side
 EXAMPLE_COUNTS = range(1, 7)  # an example for each true count
 ON_PAPER = LinearSegmentedColormap.from_list("paper", ("#dbe7f3", "#5a9fd0", "#08458c"))
 ON_PHOTOS = colormaps["plasma"]
-LETTERS_IN_A_LINE = 28
+LETTERS_IN_A_LINE = 30
 MATRICES = {"A": "relevance", "D": "distance", "C": "count_matrix"}
 SCORES = {"all": GREY, "number": ORANGE, "count": BLUE}  # the scores that have a curve
 
@@ -188,8 +188,8 @@ def draw_examples(path: Path, examples: Sequence[Mapping[str, Any]]) -> None:
     columns = 1 if path.stem.endswith("-narrow") else min(len(examples), 3)
     rows = -(-len(examples) // columns)
     colours = ON_PHOTOS if any(example.get("photo") for example in examples) else ON_PAPER
-    with picture(path, plotting.WIDE, 2.9 * rows) as figure:
-        grid = figure.add_gridspec(2 * rows, 3 * columns, height_ratios=(2.6, 1) * rows)
+    with picture(path, plotting.WIDE, 3 * rows) as figure:
+        grid = figure.add_gridspec(2 * rows, 3 * columns, height_ratios=(2.6, 1) * rows, hspace=0.1)
         for number, example in enumerate(examples):
             row, column = 2 * (number // columns), 3 * (number % columns)
             draw_boxes(figure.add_subplot(grid[row, column : column + 3]), example, colours)
