@@ -290,7 +290,8 @@ def draw_figures(
     out: Path, answers: Answers, results: Mapping[str, list[Mapping[str, Any]]], toy: Path, *, pdf: bool
 ) -> None:
     """Draw all figures into a folder, as SVG for the site or as PDF for papers."""
-    counters = {title: [run["learned"]["activations"] for run in results[row]] for row, title in COUNTERS.items()}
+    trained = {title: results[row] for row, title in COUNTERS.items() if row in results}
+    counters = {title: [run["learned"]["activations"] for run in runs] for title, runs in trained.items()}
     activations = partial(
         draw_trained_activations, trained=counters, toy=read_lines(toy / "results.jsonl"), side_length=TOY_SIDE_LENGTH
     )
