@@ -133,7 +133,7 @@ def explained(
 
 def draw_learning_curves(path: Path, log: Results, validated: Results) -> None:
     """Draw the loss by step, and the accuracy in training and scores on the validation questions."""
-    with picture(path, plotting.WIDE, 2.3) as figure:
+    with picture(path, plotting.WIDE, 2.6) as figure:
         loss, scores = axes = panels(figure, 1, 2)
         steps = [line["step"] for line in log]
         loss.plot(steps, [line["loss"] for line in log], color=GREY)
@@ -144,7 +144,7 @@ def draw_learning_curves(path: Path, log: Results, validated: Results) -> None:
             if points:
                 scores.plot(*zip(*points, strict=True), color=colour, marker=".", label=f"{name}, validation")
         scores.set(title="Answers", xlabel="steps", ylabel="VQA accuracy, %")
-        scores.legend(labelcolor="linecolor")
+        figure.legend(loc="outside lower center", ncols=2, labelcolor="linecolor")
         add_letters(axes)
 
 
