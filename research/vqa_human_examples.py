@@ -9,8 +9,8 @@ package, with a question about each. The text between `<!-- examples -->` and `<
 anew.
 
 With `--pdf FOLDER`, both figures are drawn for papers instead, 6.75 and 3.25 inches wide. The model is RUNS/counter-0;
-`--model` names another counter. `--prepared` names the folder of prepared data if it is not RUNS/prepared: any run of
-research/vqa_human.py with the same data makes it, for instance `--rows baseline --seeds 1 --epochs 1`.
+`--model` names another counter. `--prepared` names the folder of prepared data if it is not RUNS/prepared; if there is
+none, it is prepared there (25 s), from the same data as for the training.
 """
 
 import argparse
@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from PIL import Image
 from vqa_human import Run
-from vqa_human_data import CATEGORIES, MOST_REGIONS, SCORES_OF_A_REGION, Experiment, as_read
+from vqa_human_data import CATEGORIES, MOST_REGIONS, SCORES_OF_A_REGION, Experiment, as_read, prepare_all
 from vqa_human_page import filled
 
 import tallybox
@@ -157,10 +157,13 @@ def main() -> None:
     parser.add_argument("runs", type=Path)
     parser.add_argument("folder", type=Path, help="of the page")
     parser.add_argument("--model", default="counter-0")
-    parser.add_argument("--prepared", type=Path, help="the prepared data, if not in the folder of the runs")
+    parser.add_argument("--prepared", type=Path, help="folder called prepared, if not in that of the runs")
     parser.add_argument("--pdf", type=Path, metavar="FOLDER")
     given = parser.parse_args()
-    kept = Kept(given.runs / given.model, Experiment(given.data, given.prepared or given.runs / "prepared", "final"))
+    prepared = given.prepared or given.runs / "prepared"
+    if not prepared.exists():
+        prepare_all(given.data, prepared.parent, 1)
+    kept = Kept(given.runs / given.model, Experiment(given.data, prepared, "final"))
     records, answers = kept.answer_all()
     scored, samples = kept.scored(records, answers), kept.samples()
     figures = given.pdf or given.folder / "figures"
