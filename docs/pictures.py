@@ -10,18 +10,15 @@ variants of its own.
 import argparse
 import json
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import torch
-from fontTools.ttLib import TTFont
-from matplotlib import font_manager
+from house_style import DARK, LIGHT, chart, inter
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Polygon, Rectangle
 from PIL import Image
 
@@ -29,73 +26,14 @@ import tallybox
 from tallybox import plotting
 from tallybox.explain.scenes import cats
 from tallybox.photos.outlines import draw_outlines, outlines_of
-from tallybox.plotting import BLUE, GREEN, GREY, ORANGE, PURPLE
+from tallybox.plotting import BLUE, GREEN, GREY, ORANGE, PURPLE, add_letters, panels
 from tallybox.toy.figures import draw_toy_figures
 
 DOCS = Path(__file__).parent
 FIGURES, RESULTS = DOCS / "figures", DOCS / "results"
-WIDE, NARROW = 6.75, 3.25  # inches, two columns of a paper and one
-LIGHT, DARK = "#1a1a1a", "#e6e6e6"  # of text, by theme
 CATS = (BLUE, ORANGE, GREEN, PURPLE)
 TRUTH = {"suitcase": 12, "car": 4, "horse": 2}  # COCO's labels of the sample photos
 GROUPS = {"0": "0", "1": "1", "2-4": "2–4", "5+": "5 or more"}
-STYLE = {
-    "font.family": ["Inter", "DejaVu Sans"],
-    "font.size": 8,
-    "axes.titlesize": 8.5,
-    "axes.titlelocation": "left",
-    "axes.linewidth": 0.6,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "mathtext.fontset": "custom",
-    "mathtext.rm": "Inter",
-    "mathtext.it": "Inter:italic",
-    "mathtext.bf": "Inter:bold",
-    "mathtext.cal": "Inter",
-    "mathtext.fallback": "stixsans",
-    "savefig.transparent": True,
-    "savefig.dpi": 180,
-}
-
-
-@contextmanager
-def inter() -> Iterator[None]:
-    """Let matplotlib, which reads TTF files only, draw with the site's font."""
-    with tempfile.TemporaryDirectory() as folder:
-        for path in (DOCS / "assets" / "fonts").glob("*.woff"):
-            font = TTFont(path)
-            font.flavor = None
-            font.save(made := Path(folder) / f"{path.stem}.ttf")
-            font_manager.fontManager.addfont(made)
-        plotting.STYLE.update(STYLE)
-        yield
-
-
-@contextmanager
-def chart(path: Path, height: float, ink: str = LIGHT) -> Iterator[Figure]:
-    """Yield a figure, with text and lines of one colour; it is narrow if its file is called so."""
-    names = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "axes.titlecolor")
-    width = NARROW if path.stem.endswith("-narrow") else WIDE
-    with patch.dict(plotting.STYLE, dict.fromkeys(names, ink)), plotting.picture(path, width, height) as figure:
-        yield figure
-
-
-def panels(figure: Figure, rows: int, columns: int, *, narrow: int = 1, **options: Any) -> Any:
-    """Lay panels out in a grid; a narrow figure has ``narrow`` columns and is higher."""
-    if figure.get_figwidth() > NARROW:
-        return figure.subplots(rows, columns, squeeze=False, **options).ravel()
-    figure.set_figheight(0.9 * columns / narrow * figure.get_figheight())
-    return figure.subplots(rows * columns // narrow, narrow, squeeze=False).ravel()
-
-
-def add_letters(figure: Figure) -> None:
-    """Put a, b, c … in front of the titles of all panels."""
-    for letter, axes in zip("abcdefgh", figure.axes, strict=False):
-        title = axes.get_title("left")
-        axes.set_title("")
-        axes.set_title(rf"$\mathbf{{{letter}}}$   {title}", loc="left")
-
-
 # The picture at the top.
 
 
@@ -205,7 +143,7 @@ def draw_counter_steps(path: Path) -> None:
                 draw_edges(axes, vertices, edges)
             axes.set(xlim=(-1, 73), ylim=(22, -1.5), aspect="equal", title=title)
             axes.set_axis_off()
-        add_letters(figure)
+        add_letters(figure.axes)
 
 
 def draw_edges(axes: Axes, vertices: Any, edges: torch.Tensor) -> None:
@@ -241,7 +179,7 @@ def draw_counter_matrices(path: Path) -> None:
             axes.tick_params(length=0)
             axes.spines[:].set_visible(False)
         figure.axes[0].set_ylabel("box")
-        add_letters(figure)
+        add_letters(figure.axes)
 
 
 def draw_presence_steps(path: Path) -> None:
@@ -260,7 +198,13 @@ def draw_presence_steps(path: Path) -> None:
             side = "right" if i in (1, 3) else "left"
             scene.text(*labels[i], f"{i + 1}: {scores[i]:.1f}", color=CATS[i], weight="bold", ha=side)
         scene.set(
-            xlim=(2, 75), ylim=(29, -1), xticks=[], yticks=[], aspect="equal", title="Four boxes and their scores"
+            xlim=(2, 75),
+            ylim=(29, -1),
+            xticks=[],
+            yticks=[],
+            aspect="equal",
+            anchor="N",
+            title="Four boxes and their scores",
         )
         scene.set_axis_off()
         places = np.arange(4)
@@ -275,7 +219,7 @@ def draw_presence_steps(path: Path) -> None:
         counts.set_title(f"Mean {presence.sum().item():.2f} (scores: {scores.sum().item():.1f})")
         for i, value in enumerate(distribution.tolist()):
             counts.text(i, value + 0.02, f"{value:.2f}", ha="center", size=6.5)
-        add_letters(figure)
+        add_letters(figure.axes)
 
 
 # What a count on a sample photo looks like.
@@ -301,7 +245,7 @@ def draw_distributions(path: Path) -> None:
             last = len(values) - 1
             axes.set_xticks(ticks, [f"{tick}+" if tick == last else str(tick) for tick in ticks])
         figure.axes[0].set_ylabel("probability, %")
-        add_letters(figure)
+        add_letters(figure.axes)
 
 
 # Charts of results.
@@ -336,7 +280,7 @@ def draw_by_count(path: Path, ink: str = LIGHT) -> None:
             axes.set(title=title, ylabel=label, xlabel="true count", xticks=range(4), xticklabels=GROUPS.values())
             axes.margins(y=0.1)
         figure.axes[1].legend(loc="upper left", labelcolor=ink)
-        add_letters(figure)
+        add_letters(figure.axes)
 
 
 def draw_methods_compared(path: Path) -> None:
@@ -353,7 +297,7 @@ def draw_methods_compared(path: Path) -> None:
             axes.tick_params(axis="y", length=0)
         left.set(title="Exact counts (more is better)", xlabel="share of pairs, %")
         right.set(title="Mean error (less is better)", xlabel="objects")
-        add_letters(figure)
+        add_letters(figure.axes)
 
 
 def draw_learning_curve(path: Path) -> None:
@@ -375,8 +319,8 @@ def draw_learning_curve(path: Path) -> None:
             axes.set_xticks(photos, [f"{number:,}" for number in photos])
             axes.minorticks_off()
             axes.grid(axis="y", lw=0.3)
-        figure.axes[1].legend()
-        add_letters(figure)
+        figure.axes[0].legend(loc="lower right", labelcolor="linecolor", handlelength=0)
+        add_letters(figure.axes)
 
 
 def draw_reliability(path: Path) -> None:
@@ -402,9 +346,11 @@ def draw_reliability(path: Path) -> None:
         for x, value in enumerate(100 * share):
             right.text(x + 0.12, value, f"{value:.1f}", va="center", size=7)
         right.set_xticks(range(5), [*GROUPS.values(), "all"])
-        right.set(ylim=(80, 100), xlim=(-0.4, 4.6), xlabel="predicted count", title="90 % intervals")
+        right.set(
+            ylim=(80, 100), yticks=range(80, 101, 5), xlim=(-0.4, 4.6), xlabel="predicted count", title="90 % intervals"
+        )
         right.set_ylabel("cover the true count, %")
-        add_letters(figure)
+        add_letters(figure.axes)
 
 
 def standard_error(share: Any, number: Any) -> Any:
@@ -437,7 +383,7 @@ def draw_speed(path: Path) -> None:
             axes.margins(x=0.15)
             axes.tick_params(axis="y", length=0, labelsize=6.5)
             axes.set(title=title, xlabel="times as fast as plain PyTorch")
-        add_letters(figure)
+        add_letters(figure.axes)
 
 
 CHARTS: dict[str, Callable[[Path], None]] = {
@@ -458,7 +404,7 @@ CHARTS: dict[str, Callable[[Path], None]] = {
 
 def draw_toy() -> None:
     """Draw again the figures of both sweeps that are in the repository, with few colours: a third of the size."""
-    style = {"savefig.transparent": False, "savefig.dpi": 140, "font.size": 9, "axes.titlesize": 9.5}
+    style = {"savefig.transparent": False}
     with patch.dict(plotting.STYLE, style):
         for sweep in ("easy", "hard"):
             folder = RESULTS / "toy" / sweep

@@ -4,24 +4,34 @@
 
 With `--runs runs/human`, both files are first taken from there, without what the page does not show. Text between
 `<!-- NAME -->` and `<!-- end -->` in README.md is written anew; all other text is left alone.
+
+Of the figures, `gains`, `by_count` and `curves` are drawn from the answers, `activations` and `presence` from the
+functions in the results; research/vqa_human_examples.py draws the examples. With `--pdf FOLDER`, the figures are drawn
+for papers, 6.75 and 3.25 inches wide, and nothing else is done.
 """
 
 import argparse
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from vqa_human_scores import Answers, by_row, read_results
 
 from tallybox.files import atomic_writing, write_text
-from tallybox.plotting import BLUE, GREEN, GREY, ORANGE, picture
+from tallybox.plotting import BLUE, GREEN, GREY, NARROW, ORANGE, add_letters, panels
 from tallybox.runs import read_results as read_lines
 from tallybox.toy.figures import draw_presence, label_presence
 from tallybox.vqa.config import MODELS
 from tallybox.vqa.figures import draw_trained_activations
+
+sys.path.append(str(Path(__file__).parent.parent / "docs"))
+from house_style import LIGHT, chart, inked, inter, shorten
 
 TITLES = {
     "baseline": "Baseline",
@@ -55,7 +65,11 @@ OTHERS = {
 ON_TALLYQA = [*(f"{model}.scores{more}" for more in ("", ".tallyqa") for model in MODELS), "presence.ask"]
 RESULTS = ("row", "seed", "steps", "seconds", "device", "versions", "learned", "attention")  # that the page shows
 COLOURS = {"baseline": ORANGE, "nms": GREY, "counter": BLUE, "presence": GREEN}
+NAMES = {"baseline": "baseline", "nms": "+ NMS", "counter": "+ counter", "presence": "+ presence counter"}
+# The rows that are compared with the baseline, from the top.
+GAINS = ("nms", "counter.free", "counter", "presence.free", "presence")
 # The paper's second table: mean and sample deviation of four runs.
+PAPER_RUNS = 4
 PAPER = {
     "Baseline": "– 44.83±0.2 – 64.80±0.0 51.69±0.2 17.34±0.2 20.02±0.2 36.44±0.1",
     "+ NMS": "– 44.60±0.1 – 64.80±0.1 51.41±0.1 17.06±0.1 19.72±0.1 36.44±0.2",
@@ -161,66 +175,101 @@ def machine(results: Mapping[str, list[Mapping[str, Any]]]) -> str:
     )
 
 
+def paper_gain(row: str, column: int) -> tuple[float, float]:
+    """Return how far a row of the paper's table is ahead of its baseline, and the standard error over its runs."""
+    (one, its_deviation), (other, deviation) = (
+        map(float, PAPER[name].split()[column].split("±")) for name in (TITLES[row].partition(",")[0], "Baseline")
+    )
+    return one - other, ((its_deviation**2 + deviation**2) / PAPER_RUNS) ** 0.5
+
+
+def draw_gains(path: Path, answers: Answers) -> None:
+    """Draw how far each row is ahead of the baseline, with two standard errors, and the paper's own numbers."""
+    titles = {"count": "Counting questions", "pair_count": "Pairs of them"}
+    rows = [row for row in GAINS if row in answers.rows]
+    with chart(path, 2) as figure:
+        both = panels(figure, 1, 2)
+        for axes, (key, title) in zip(both, titles.items(), strict=True):
+            axes.axvline(0, color=GREY, lw=0.6)
+            for place, row in enumerate(rows):
+                gain, error = answers.difference(row, "baseline", key)
+                colour = COLOURS[row.partition(".")[0]]
+                axes.errorbar(gain, place, xerr=2 * error, fmt="o", color=colour, ms=4.5, capsize=2)
+                if row in ("nms", "counter.free"):
+                    theirs, error = paper_gain(row, [*COLUMNS].index(key))
+                    look = {"fmt": "D", "ms": 4, "mfc": "none", "capsize": 2}
+                    axes.errorbar(theirs, place + 0.28, xerr=2 * error, color=colour, **look)
+                    axes.annotate(
+                        "paper",
+                        (theirs, place + 0.28),
+                        xytext=(6, 0),
+                        textcoords="offset points",
+                        va="center",
+                        size=6.5,
+                    )
+            axes.set_yticks(range(len(rows)), [TITLES[row] for row in rows])
+            axes.set(title=title, xlabel="points ahead of the baseline", ylim=(len(rows) - 0.5, -0.5))
+            axes.tick_params(axis="y", length=0)
+            axes.margins(x=0.12)
+        if figure.get_figwidth() > NARROW:
+            both[1].set_yticklabels([])
+        add_letters(both)
+
+
 def draw_curves(path: Path, answers: Answers) -> None:
-    """Draw scores by the number of questions that are learned from: means, in a band from minimum to maximum."""
-    keys = {"count": "accuracy on counting questions, %", "pair_count": "both answers of a pair right, %"}
-    keys |= {"count_mae": "mean error of the count"}
-
-    def draw(axes: Axes, key: str, model: str) -> None:
-        shares = [(share, answers.values(model + name, key).mean(1)) for name, share in SHARES.items()]
-        axes.fill_between(
-            [share for share, _ in shares], *([end(v) for _, v in shares] for end in (min, max)),
-            color=COLOURS[model], alpha=0.2, lw=0,
-        )  # fmt: skip
-        axes.plot(
-            *zip(*((share, v.mean()) for share, v in shares), strict=True), color=COLOURS[model], label=TITLES[model]
-        )
-
-    _draw_panels(path, keys, draw, xlabel="share of the training photos", xticks=list(SHARES.values()))
+    """Draw scores by the share of the training photos: means, and from minimum to maximum over seeds."""
+    titles = {
+        "count": ("Counting questions", "accuracy, %"),
+        "pair_count": ("Pairs of them", "both answers right, %"),
+        "count_mae": ("Counts", "mean error"),
+    }
+    with chart(path, 2.2) as figure:
+        row = panels(figure, 1, 3)
+        for axes, (key, (title, label)) in zip(row, titles.items(), strict=True):
+            for number, (model, colour) in enumerate(COLOURS.items()):
+                found = {x: answers.values(model + name, key).mean(1) for name, x in SHARES.items()}
+                places = [100 * x + 1.6 * (number - 1.5) for x in found]
+                means = [values.mean() for values in found.values()]
+                spread = [[abs(end(v) - v.mean()) for v in found.values()] for end in (min, max)]
+                axes.errorbar(places, means, yerr=spread, fmt="o-", color=colour, ms=3, lw=1.1, elinewidth=0.7)
+            axes.set(title=title, ylabel=label, xlabel="training photos, %", xticks=[100 * x for x in SHARES.values()])
+            axes.set_xlim(15, 110)
+        add_names(figure)
+        add_letters(row)
 
 
 def draw_by_count(path: Path, answers: Answers) -> None:
-    """Draw the accuracy by true count, the mean over seeds."""
-    keys = {"accuracy": "accuracy by true count, %"}
+    """Draw the accuracy by true count: the mean over seeds, and each of them."""
     counts = [key for key in BY_COUNT if key not in ("count_mae", "count_rmse")]
+    with chart(path, 2.4) as figure:
+        (axes,) = panels(figure, 1, 1)
+        for number, (model, colour) in enumerate(COLOURS.items()):
+            for place, key in enumerate(counts):
+                by_seed = answers.values(model, key).mean(1)
+                x = place + 0.2 * (number - 1.5)
+                axes.bar(x, by_seed.mean(), 0.18, color=colour, alpha=0.75, lw=0)
+                axes.plot([x] * len(by_seed), by_seed, "o", color=colour, ms=2.2, mec="white", mew=0.3)
+        axes.set_xticks(range(len(counts)), [BY_COUNT[key] for key in counts])
+        axes.set(xlabel="true count", ylabel="accuracy, %")
+        axes.tick_params(axis="x", length=0)
+        add_names(figure)
 
-    def draw(axes: Axes, _: str, model: str) -> None:
-        means = [answers.mean(model, key)[0] for key in counts]
-        places = [place + 0.2 * ([*COLOURS].index(model) - 1.5) for place in range(len(counts))]
-        axes.bar(places, means, 0.2, color=COLOURS[model], label=TITLES[model])
 
-    _draw_panels(path, keys, draw, xlabel="true count", xticks=range(len(counts)), labels=[BY_COUNT[k] for k in counts])
-
-
-def _draw_panels(
-    path: Path,
-    keys: Mapping[str, str],
-    draw: Callable[[Axes, str, str], None],
-    *,
-    xlabel: str,
-    xticks: Sequence[float],
-    labels: Sequence[str] | None = None,
-) -> None:
-    with picture(path, 1.5 + 3 * len(keys), 3.5) as figure:
-        row = figure.subplots(1, len(keys), squeeze=False)[0]
-        for axes, (key, title) in zip(row, keys.items(), strict=True):
-            for model in COLOURS:
-                draw(axes, key, model)
-            axes.set(title=title, xlabel=xlabel)
-            axes.set_xticks(xticks, labels)
-            axes.grid(alpha=0.3)
-        drawn, names = row[0].get_legend_handles_labels()
-        figure.legend(drawn, names, loc="outside lower center", ncols=2 if len(keys) == 1 else 4)
+def add_names(figure: Figure) -> None:
+    """Name the models in their colours below all panels."""
+    marks = [Line2D([], [], color=colour, marker="o", ms=3.5, lw=1.1) for colour in COLOURS.values()]
+    columns = 4 if figure.get_figwidth() > NARROW else 2
+    figure.legend(marks, NAMES.values(), loc="outside lower center", ncols=columns, labelcolor="linecolor")
 
 
 def draw_presence_functions(path: Path, runs: Sequence[Mapping[str, Any]]) -> None:
     """Draw φ, τ, η and κ of trained presence counters, a line for each seed."""
-    with picture(path, 10, 3) as figure:
-        row = list(figure.subplots(1, 4))
+    with chart(path, 1.75) as figure:
+        row = panels(figure, 1, 4, narrow=2)
         for run in runs:
             draw_presence(row, run["learned"]["presence"], 0, color=GREEN, lw=1, alpha=0.8)
-        label_presence(row, 0, last=True)
-        row[0].set_ylabel("")
+        label_presence(row, "output")
+        add_letters(row)
 
 
 def filled(page: str, texts: Mapping[str, str]) -> str:
@@ -237,6 +286,29 @@ def _figure(mean: float, deviation: float, key: str) -> str:
     return f"{mean:.{digits}f}" + (f"±{deviation:.{digits - 1}f}" if deviation == deviation else "")
 
 
+def draw_figures(
+    out: Path, answers: Answers, results: Mapping[str, list[Mapping[str, Any]]], toy: Path, *, pdf: bool
+) -> None:
+    """Draw all figures into a folder, as SVG for the site or as PDF for papers."""
+    trained = {title: results[row] for row, title in COUNTERS.items() if row in results}
+    counters = {title: [run["learned"]["activations"] for run in runs] for title, runs in trained.items()}
+    activations = partial(
+        draw_trained_activations, trained=counters, toy=read_lines(toy / "results.jsonl"), side_length=TOY_SIDE_LENGTH
+    )
+    drawings: dict[str, Callable[[Path], None]] = {
+        "gains": partial(draw_gains, answers=answers),
+        "by_count": partial(draw_by_count, answers=answers),
+        "curves": partial(draw_curves, answers=answers),
+        "activations": activations,
+        "presence": partial(draw_presence_functions, runs=results["presence"]),
+    }
+    with inter(), inked(LIGHT):
+        for name, draw in drawings.items():
+            for ending in (".pdf", "-narrow.pdf") if pdf else (".svg",):
+                draw(out / f"{name}{ending}")
+                shorten(out / f"{name}{ending}")
+
+
 def main() -> None:
     """Fill the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -244,10 +316,14 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("toy", type=Path)
     parser.add_argument("--runs", type=Path, help="output of research/vqa_human.py")
+    parser.add_argument("--pdf", type=Path, metavar="FOLDER")
     given = parser.parse_args()
-    if given.runs:
+    if given.runs and not given.pdf:
         committed(given.runs, given.folder)
     answers, results = Answers.read(given.folder, given.data / "vqa2-subset"), by_row(read_results(given.folder))
+    draw_figures(given.pdf or given.folder / "figures", answers, results, given.toy, pdf=bool(given.pdf))
+    if given.pdf:
+        return
     tallyqa = Answers.of_tallyqa(given.folder, given.data, "val")
     names = TITLES | OTHERS
     texts = {
@@ -264,13 +340,6 @@ def main() -> None:
     }
     page = given.folder / "README.md"
     write_text(page, filled(page.read_text(), texts))
-    figures = given.folder / "figures"
-    draw_curves(figures / "curves.svg", answers)
-    draw_by_count(figures / "by_count.svg", answers)
-    counters = {title: [run["learned"]["activations"] for run in results[row]] for row, title in COUNTERS.items()}
-    toy = read_lines(given.toy / "results.jsonl")
-    draw_trained_activations(figures / "activations.svg", counters, toy, TOY_SIDE_LENGTH)
-    draw_presence_functions(figures / "presence.svg", results["presence"])
 
 
 if __name__ == "__main__":

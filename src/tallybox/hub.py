@@ -40,11 +40,7 @@ class VqaModel(vqa_model.VqaModel, PyTorchModelHubMixin, library_name="tallybox"
     """
 
     def __init__(
-        self,
-        model: ModelConfig,
-        sizes: vqa_model.DataSizes,
-        words: Sequence[str] = (),
-        answers: Sequence[str] = (),
+        self, model: ModelConfig, sizes: vqa_model.DataSizes, words: Sequence[str] = (), answers: Sequence[str] = ()
     ) -> None:
         if model.name not in MODELS:
             raise InputError(f"A model on the hub is one of {', '.join(MODELS)}, not {model.name}.")

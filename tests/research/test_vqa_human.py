@@ -10,6 +10,7 @@ from tallybox.vqa.data.questions import QuestionRecord
 from tallybox.vqa.scoring import all_scores
 
 sys.path.append(str(Path(__file__).parent.parent.parent / "research"))  # as its scripts see each other
+from vqa_human_page import COLUMNS, paper_gain
 from vqa_human_scores import Answers, difference
 
 TABLE = ["0", "1", "2", "3", "yes", "many", "red", "25"]
@@ -48,3 +49,9 @@ def test_the_error_of_a_difference_is_that_of_paired_questions_and_of_seeds():
     seeds = np.array([-1.0, 1.0, -1.0, 1.0])[:, None]
     _, error = difference(np.broadcast_to(seeds, (4, 50)), np.zeros((4, 50)))
     assert error == pytest.approx(0.5, rel=0.1)  # a deviation of 1 over four seeds
+
+
+def test_the_papers_gains_are_those_of_its_table():
+    gain, error = paper_gain("counter.free", [*COLUMNS].index("count"))
+    assert (gain, error) == (pytest.approx(57.03 - 51.69), pytest.approx(0.2 / 4**0.5))
+    assert paper_gain("nms", [*COLUMNS].index("pair_count"))[0] == pytest.approx(19.72 - 20.02)

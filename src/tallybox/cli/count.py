@@ -9,14 +9,7 @@ from typing import Any, TypeGuard
 
 import click
 
-from tallybox.cli.count_output import (
-    Write,
-    json_output,
-    picture_output,
-    report_output,
-    table_output,
-    text_output,
-)
+from tallybox.cli.count_output import Write, json_output, picture_output, report_output, table_output, text_output
 from tallybox.cli.options import (
     detections_options,
     detector_options,

@@ -145,10 +145,11 @@ def sweep(
 
 @toy.command()
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False, exists=True))
-def figures(folder: Path) -> None:
+@click.option("--pdf", is_flag=True, help="Also as PDF for papers, 6.75 and 3.25 inches wide.")
+def figures(folder: Path, pdf: bool) -> None:
     """Draw every figure from the results of a sweep, and write its accuracies as CSV, into its folder "figures"."""
     from tallybox.toy.figures import draw_toy_figures
 
     sweeps = [folder / name for name in FIXED_AT if (folder / name / "config.json").exists()]
     for sweep_folder in sweeps or [folder]:
-        echo_line(f"{len(draw_toy_figures(sweep_folder))} files in {sweep_folder / 'figures'}")
+        echo_line(f"{len(draw_toy_figures(sweep_folder, pdf=pdf))} files in {sweep_folder / 'figures'}")

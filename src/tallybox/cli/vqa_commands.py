@@ -257,6 +257,7 @@ def predict(run: Path, out: Path, device: str | None, **options: Any) -> None:
 @click.option("--toy", type=existing, help="A folder of tallybox toy sweep, whose activations are drawn too.")
 @click.option("--photos", type=existing, help="Photos to draw under the boxes, named by their ids as COCO's are.")
 @click.option("--split", default="val", show_default=True, help="Which questions.")
+@click.option("--pdf", is_flag=True, help="Also as PDF for papers, 6.75 and 3.25 inches wide.")
 @prepared_option
 def figures(run: Path, out: Path | None, **options: Any) -> None:
     """Draw a RUN's learning curves and, of the counter model, activations and examples."""
@@ -264,7 +265,7 @@ def figures(run: Path, out: Path | None, **options: Any) -> None:
 
     out = out or (run if run.is_dir() else run.parent) / "figures"
     written = draw_run_figures(run, out, **options)
-    echo_line(f"{out}: {', '.join(sorted({path.stem for path in written}))}")
+    echo_line(f"{out}: {', '.join(sorted({path.stem for path in written if path.suffix == '.png'}))}")
 
 
 @click.command()

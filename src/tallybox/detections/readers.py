@@ -13,11 +13,7 @@ from zipfile import ZipFile
 from tallybox.detections.categories import ClassNames, names_by_class
 from tallybox.detections.detections import BoxFormat, Detections
 from tallybox.detections.labels import TrueCounts
-from tallybox.detections.tables import (
-    counts_in_frame,
-    detections_in_frame,
-    table_layout,
-)
+from tallybox.detections.tables import counts_in_frame, detections_in_frame, table_layout
 from tallybox.errors import InputError
 from tallybox.files import error_summary, import_optional, open_regular, open_text, suffix_without_gz
 

@@ -209,10 +209,7 @@ class PredictionArrays(NamedTuple):
     def coverage(self, true_counts: Integers) -> dict[str, Any]:
         """Return how often intervals cover the true counts ``[P]``."""
         covers = self.covers(true_counts)
-        return {
-            "coverage90": float(covers.mean()),
-            "coverage90_by_predicted_count": mean_by_group(covers, self.counts),
-        }
+        return {"coverage90": float(covers.mean()), "coverage90_by_predicted_count": mean_by_group(covers, self.counts)}
 
     @classmethod
     def joined(cls, parts: Iterable["PredictionArrays"]) -> "PredictionArrays":

@@ -12,13 +12,7 @@ from tallybox.counter.module import Counter
 from tallybox.detections.baselines import Thresholds
 from tallybox.detections.detections import Detections
 from tallybox.estimator.estimator import CountEstimator
-from tallybox.estimator.explanation import (
-    CLEAR_PRESENCE,
-    CountExplanation,
-    merge_boxes,
-    merged_into,
-    suppression_of,
-)
+from tallybox.estimator.explanation import CLEAR_PRESENCE, CountExplanation, merge_boxes, merged_into, suppression_of
 from tallybox.explain.traces import HeadTrace, head_trace
 from tallybox.presence.module import PresenceCounter
 

@@ -120,12 +120,7 @@ class PicoDet:
 
     def _best(self, maps: Sequence[HeadMaps], sizes: Tensor) -> Tensor:
         return best_detections(
-            maps,
-            sizes,
-            min_score=MIN_SCORE,
-            nms_iou=NMS_IOU,
-            per_category=MAX_PER_CATEGORY,
-            detections=MAX_DETECTIONS,
+            maps, sizes, min_score=MIN_SCORE, nms_iou=NMS_IOU, per_category=MAX_PER_CATEGORY, detections=MAX_DETECTIONS
         )
 
     def _maps(self, canvas: Tensor) -> list[HeadMaps]:

@@ -32,11 +32,7 @@ from tallybox.service.counts import (
     image_detections,
 )
 from tallybox.service.guard import PHOTO_TYPE, Guard, Limits, content_type
-from tallybox.service.models import (
-    CountRequest,
-    ExplainRequest,
-    ParameterSet,
-)
+from tallybox.service.models import CountRequest, ExplainRequest, ParameterSet
 from tallybox.service.parameters import Explainer
 from tallybox.service.problems import PROBLEMS, answer_problem, problem_responses
 
@@ -78,10 +74,7 @@ def build_api(settings: ServiceSettings) -> FastAPI:
         ThreadPoolExecutor(1, thread_name_prefix=f"tallybox-{work}") for work in ("count", "detect", "explain")
     )
     batcher = Batcher(
-        partial(count_jobs, estimator),
-        count_thread,
-        images_at_once=settings.images_at_once,
-        max_pending=limits.pending,
+        partial(count_jobs, estimator), count_thread, images_at_once=settings.images_at_once, max_pending=limits.pending
     )
 
     @asynccontextmanager
@@ -120,11 +113,7 @@ def build_api(settings: ServiceSettings) -> FastAPI:
         counted = await batcher.submit(job)
         return {"images": list(map(image_counts, job.images, counted))}
 
-    @v1.post(
-        "/count/photo",
-        responses=problem_responses(415, 422, 503),
-        openapi_extra={"requestBody": PHOTO_BODY},
-    )
+    @v1.post("/count/photo", responses=problem_responses(415, 422, 503), openapi_extra={"requestBody": PHOTO_BODY})
     async def count_photo(
         request: Request,
         category: Annotated[list[str] | None, Query(description="Count these only.", max_length=100)] = None,

@@ -20,7 +20,7 @@ from matplotlib.patches import Rectangle
 from tallybox.counter.reference import Activations
 from tallybox.errors import InputError
 from tallybox.files import atomic_writing
-from tallybox.plotting import BLUE, GREEN, ORANGE, SEQUENTIAL, add_scale, draw_all, picture
+from tallybox.plotting import BLUE, GREEN, ORANGE, SEQUENTIAL, WIDE, add_letters, add_scale, draw_all, panels, picture
 from tallybox.presence.weights import calibration_edges
 from tallybox.runs import read_results
 from tallybox.toy.data import draw_images
@@ -28,17 +28,17 @@ from tallybox.toy.sweep import FIXED_AT
 
 VARIED = {"side_length": "side length $l$", "noise": "noise $q$"}
 MODELS = {
+    "presence": ("presence counter", GREEN),
     "counter": ("counter", BLUE),
     "baseline": ("sum of the scores", ORANGE),
-    "presence": ("presence counter", GREEN),
 }
 ROLES = [f"$f_{number}$: {name.replace('_', ' ')}" for number, name in enumerate(Activations._fields, start=1)]
 # The functions of presence counting, and their arguments.
 PRESENCE_FUNCTIONS = {
-    "φ": "score, shifted and scaled",
-    "τ": "how far j is ahead of i",
-    "η at a score of 0.5": "overlap",
-    "κ at an overlap of 0.5": "score of the neighbour",
+    r"$\varphi$": "score, shifted, scaled",
+    r"$\tau$": "how far $j$ is ahead of $i$",
+    r"$\eta$ at score 0.5": "overlap",
+    r"$\kappa$ at overlap 0.5": "score of the neighbour",
 }
 WEIGHT_COLOURS = colormaps["RdBu"]
 
@@ -91,7 +91,7 @@ def read_slices(folder: Path) -> list[Slice]:
     return slices
 
 
-def draw_toy_figures(folder: Path) -> list[Path]:
+def draw_toy_figures(folder: Path, *, pdf: bool = False) -> list[Path]:
     """Draw the figures of a sweep into its folder ``figures`` and write ``accuracy.csv`` there; return the files."""
     slices = read_slices(folder)
     drawings: dict[str, Callable[[Path], None]] = {
@@ -108,7 +108,7 @@ def draw_toy_figures(folder: Path) -> list[Path]:
             drawings[f"activations_{name}"] = partial(draw_activations, slices=[part], roles=range(8))
         if any(result.get("presence") for result in part.results):
             drawings[f"presence_{name}"] = partial(draw_presence_functions, results=part.results, varied=part.varied)
-    return [*draw_all(folder / "figures", drawings), write_accuracies(folder)]
+    return [*draw_all(folder / "figures", drawings, pdf=pdf), write_accuracies(folder)]
 
 
 def write_accuracies(folder: Path) -> Path:
@@ -125,23 +125,20 @@ def write_accuracies(folder: Path) -> Path:
 
 def draw_accuracy(path: Path, slices: Sequence[Slice]) -> None:
     """Draw the accuracy of each model against l and against q, with the spread over seeds."""
-    rows = -(-len(slices) // 2)
-    with picture(path, 9, 3.4 * rows) as figure:
-        grid = figure.subplots(rows, min(len(slices), 2), sharey=True, squeeze=False)
-        for number, (axes, part) in enumerate(zip_longest(grid.flat, slices)):
+    rows, columns = -(-len(slices) // 2), min(len(slices), 2)
+    with picture(path, WIDE, 2.4 * rows) as figure:
+        grid = panels(figure, rows, columns)
+        for axes, part in zip_longest(grid, slices):
             if part is None:
                 axes.set_axis_off()
                 continue
             own = [name for name in part.results[0]["accuracy"] if name not in MODELS]
             for model in (*MODELS, *own):
                 draw_curve(axes, part.results, part.varied, model)
-            axes.set(
-                xlabel=VARIED[part.varied], xlim=(0, 1), ylim=(0, 1.02), title=f"({chr(97 + number)}) {part.title}"
-            )
-            axes.grid(alpha=0.3)
-        for row in grid:
-            row[0].set_ylabel("accuracy")
-        figure.axes[0].legend(loc="lower left")
+            axes.set(xlabel=VARIED[part.varied], xlim=(0, 1), ylim=(0, 1.02), ylabel="accuracy", title=part.title)
+            axes.grid(alpha=0.5)
+        add_letters(grid[: len(slices)])
+        grid[0].legend(labelcolor="linecolor", handlelength=0)
 
 
 def draw_curve(axes: Axes, results: Results, varied: str, model: str) -> None:
@@ -158,28 +155,35 @@ def draw_curve(axes: Axes, results: Results, varied: str, model: str) -> None:
     axes.fill_between(list(by_value), smallest, largest, color=line.get_color(), alpha=0.25, lw=0)
 
 
+def emphasis(value: float) -> dict[str, float]:
+    """Return the look of a line for a value of the varied parameter: eleven of them are thick."""
+    return {"lw": 1.3, "zorder": 3} if abs(10 * value - round(10 * value)) < 1e-6 else {"lw": 0.4, "alpha": 0.35}
+
+
 def draw_activations(path: Path, slices: Sequence[Slice], roles: range) -> None:
     """Draw activations, a line for each value of the varied parameter (first seed)."""
     columns = 4 if len(slices) * len(roles) > 2 else 2
     rows = len(slices) * len(roles) // columns
-    with picture(path, 2.5 * columns, 5.2 if rows == 2 else 2.5) as figure:
-        axes = list(figure.subplots(rows, columns, sharex=True, sharey=True).flat)
+    with picture(path, WIDE, 1.75 * rows) as figure:
+        grid = axes = panels(figure, rows, columns, narrow=2)
         for part in slices:
-            panels, axes = axes[: len(roles)], axes[len(roles) :]
+            of_slice, axes = axes[: len(roles)], axes[len(roles) :]
             first = part.results[0]["seed"]
             chosen = [result for result in part.results if result["seed"] == first and result["activations"]]
-            for role in roles:
-                lines = [(result["activations"], SEQUENTIAL(result[part.varied])) for result in chosen]
-                draw_role(panels[role], role, lines, lw=0.7, alpha=0.8)
-            add_scale(figure, panels, VARIED[part.varied])
+            for role, panel in zip(roles, of_slice, strict=True):
+                for result in chosen:
+                    value = result[part.varied]
+                    draw_role(panel, role, [result["activations"]], color=SEQUENTIAL(value), **emphasis(value))
+            add_scale(figure, of_slice, VARIED[part.varied])
+        add_letters(grid, size=7)
 
 
-def draw_role(axes: Axes, role: int, lines: Iterable[tuple[Sequence[Sequence[float]], Any]], **style: Any) -> None:
-    """Draw one of f1 … f8 of several components, each given as its activations at their knots and a colour."""
-    for activations, colour in lines:
-        axes.plot(np.linspace(0, 1, len(activations[role])), activations[role], color=colour, **style)
-    axes.set(title=ROLES[role], xlim=(0, 1), ylim=(0, 1), aspect="equal", xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
-    axes.set(xlabel="input", ylabel="output")
+def draw_role(axes: Axes, role: int, components: Iterable[Sequence[Sequence[float]]], **style: Any) -> None:
+    """Draw one of f1 … f8 of components, each given as its activations at their knots."""
+    for activations in components:
+        axes.plot(np.linspace(0, 1, len(activations[role])), activations[role], **style)
+    axes.set(title=ROLES[role], xlim=(0, 1), ylim=(0, 1), xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
+    axes.set(xlabel="input", ylabel="output", xticklabels=("0", "0.5", "1"), yticklabels=("0", "0.5", "1"))
     axes.label_outer()
 
 
@@ -187,13 +191,16 @@ def draw_presence_functions(path: Path, results: Results, varied: str) -> None:
     """Draw φ, τ, η and κ of every head, a line for each value of the varied parameter (first seed)."""
     results = [result for result in results if result["seed"] == results[0]["seed"] and result.get("presence")]
     heads = len(results[0]["presence"]["slope"])
-    with picture(path, 10, 0.8 + 2.2 * heads) as figure:
-        grid = figure.subplots(heads, 4, squeeze=False, sharey="col")
-        for head, row in enumerate(grid):
+    with picture(path, WIDE, 0.3 + 1.5 * heads) as figure:
+        grid = panels(figure, heads, 4, narrow=2, sharey="col")
+        for head in range(heads):
+            row = grid[4 * head : 4 * head + 4]
             for result in results:
-                draw_presence(row, result["presence"], head, color=SEQUENTIAL(result[varied]), lw=0.7, alpha=0.8)
-            label_presence(row, head, last=head == heads - 1)
-        add_scale(figure, grid.flat, VARIED[varied])
+                value = result[varied]
+                draw_presence(row, result["presence"], head, color=SEQUENTIAL(value), **emphasis(value))
+            label_presence(row, f"output of head {head + 1}")
+        add_letters(grid)
+        add_scale(figure, grid, VARIED[varied])
 
 
 def draw_presence(row: Iterable[Axes], functions: dict[str, Any], head: int, **style: Any) -> None:
@@ -212,13 +219,13 @@ def draw_presence(row: Iterable[Axes], functions: dict[str, Any], head: int, **s
         axes.plot(x, y, **style)
 
 
-def label_presence(row: Sequence[Axes], head: int, *, last: bool) -> None:
+def label_presence(row: Sequence[Axes], output: str) -> None:
     """Label a head's axes."""
     for axes, (title, label) in zip(row, PRESENCE_FUNCTIONS.items(), strict=True):
-        axes.set(xlim=(0, 1), xticks=(0, 0.5, 1), title=title if head == 0 else "", xlabel=label if last else "")
+        axes.set(xlim=(0, 1), xticks=(0, 0.5, 1), xticklabels=("0", "0.5", "1"), title=title, xlabel=label)
     for axes in row[:3]:
-        axes.set(ylim=(0, 1.02), yticks=(0, 0.5, 1))
-    row[0].set_ylabel(f"head {head + 1}")
+        axes.set(ylim=(0, 1.02), yticks=(0, 0.5, 1), yticklabels=("0", "0.5", "1"))
+    row[0].set_ylabel(output)
 
 
 def draw_samples(path: Path, fixed_at: float) -> None:
@@ -226,8 +233,8 @@ def draw_samples(path: Path, fixed_at: float) -> None:
 
     The values are within 0.05 to 0.5, as in the paper. A side length of 0 would show points.
     """
-    values = torch.tensor([0.05, 0.1, 0.2, 0.3, 0.4, 0.5])
-    with picture(path, 10, 6.6) as figure:
+    values = torch.tensor([0.1, 0.3, 0.5] if path.stem.endswith("-narrow") else [0.05, 0.1, 0.2, 0.3, 0.4, 0.5])
+    with picture(path, WIDE, 4.5) as figure:
         grid = figure.subplots(4, len(values))
         at_noise, at_side = torch.full_like(values, fixed_at), torch.full_like(values, fixed_at or 0.2)
         for row, (side_length, noise) in enumerate(((values, at_noise), (at_side, values))):
@@ -237,8 +244,9 @@ def draw_samples(path: Path, fixed_at: float) -> None:
             for column in range(len(values)):
                 draw_sample(truth[column], images.boxes[column, 0], images.is_true[column, 0].float())
                 draw_sample(data[column], images.boxes[column, 0], images.attention[column, 0])
-                truth[column].set_title(f"$l$ = {side_length[column]:g}, $q$ = {noise[column]:g}", fontsize=9)
-                data[column].set_xlabel(f"true count: {images.count[column, 0]}", fontsize=9)
+                setting = f"$l$ = {side_length[column]:g}, $q$ = {noise[column]:g}"
+                truth[column].set_title(setting, fontsize=6.5, loc="center")
+                data[column].set_xlabel(f"true count: {images.count[column, 0]}", fontsize=6.5)
             truth[0].set_ylabel("truth")
             data[0].set_ylabel("data")
         add_scale(figure, grid.flat, "score", WEIGHT_COLOURS)

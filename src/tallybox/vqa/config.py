@@ -22,10 +22,7 @@ RANGES: dict[str, tuple[tuple[str, ...], Callable[[float], bool]]] = {
     "0 or more": (("feature_length", "attention_supervision"), lambda value: 0 <= value < math.inf),
     "between 0 and 2**63 - 1": (("seed",), lambda value: 0 <= value < 2**63),
     "2 or more, as batch normalisation needs": (("batch",), lambda value: value >= 2),
-    "above 0": (
-        ("sharpness", "learning_rate", "count_rate"),
-        lambda value: 0 < value < math.inf,
-    ),
+    "above 0": (("sharpness", "learning_rate", "count_rate"), lambda value: 0 < value < math.inf),
 }
 
 

@@ -4,20 +4,24 @@ import collections
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
 import torch
+from matplotlib import colormaps
 from matplotlib.axes import Axes
+from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
+from tallybox import plotting
 from tallybox.activation import activation_knots
 from tallybox.counter.module import Counter
 from tallybox.errors import InputError
 from tallybox.photos.images import read_photo
 from tallybox.photos.sources import find_photos
-from tallybox.plotting import BLUE, GREEN, GREY, ORANGE, PURPLE, draw_all, picture
+from tallybox.plotting import BLUE, GREEN, GREY, ORANGE, PURPLE, add_letters, add_scale, draw_all, panels, picture
 from tallybox.runs import read_results
 from tallybox.toy.figures import Results, draw_role, read_sweep
 from tallybox.vqa.batches import StreamedExamples
@@ -34,16 +38,18 @@ from tallybox.vqa.validation import VALIDATION
 
 # The toy task's activations are drawn for noise near these values, as in the paper's last figure of activations.
 TOY_NOISE = {0.4: GREEN, 0.7: ORANGE, 1.0: PURPLE}
-NEAR = 0.025  # at most this far away
+NEAR = 0.015  # at most this far away
 PIXELS_OF_A_PHOTO = 500  # of its longer side
 EXAMPLE_COUNTS = range(1, 7)  # an example for each true count
-YELLOW = "#F0E442"  # of the same palette, seen better on photos
+ON_PAPER = LinearSegmentedColormap.from_list("paper", ("#dbe7f3", "#5a9fd0", "#08458c"))
+ON_PHOTOS = colormaps["plasma"]
+LETTERS_IN_A_LINE = 30
 MATRICES = {"A": "relevance", "D": "distance", "C": "count_matrix"}
 SCORES = {"all": GREY, "number": ORANGE, "count": BLUE}  # the scores that have a curve
 
 
 def draw_run_figures(
-    run: Path, out: Path, *, split: str, prepared: Path | None, toy: Path | None, photos: Path | None
+    run: Path, out: Path, *, split: str, prepared: Path | None, toy: Path | None, photos: Path | None, pdf: bool = False
 ) -> list[Path]:
     """Draw a run's figures into a folder; return the files."""
     model, _ = load_run(run)
@@ -60,8 +66,8 @@ def draw_run_figures(
         first_of_count = {true_count(record): record.question_id for record in records}
         if question_ids := [first_of_count[count] for count in EXAMPLE_COUNTS if count in first_of_count]:
             examples = counting_examples(run, question_ids, split=split, prepared=prepared)
-            drawings["examples"] = partial(draw_examples, with_photos(examples, photos))
-    return draw_all(out, drawings)
+            drawings["examples"] = partial(draw_examples, examples=with_photos(examples, photos))
+    return draw_all(out, drawings, pdf=pdf)
 
 
 def counting_examples(
@@ -103,9 +109,8 @@ def explained(
             trace = {**vars(quantities), **kept._asdict(), "distance": distance, "count": quantities.count.flatten()}
             trace["mask"] = torch.ones_like(kept.attention, dtype=torch.bool)
         else:
-            trace = vars(
-                model.count.counter.explain(model.count.log_odds(glimpses, batch.mask), batch.boxes, batch.mask)
-            )
+            odds = model.count.log_odds(glimpses, batch.mask)
+            trace = vars(model.count.counter.explain(odds, batch.boxes, batch.mask))
     described = []
     for index, row in enumerate(rows):
         record, real = records[row], trace["mask"][index]
@@ -128,43 +133,40 @@ def explained(
 
 def draw_learning_curves(path: Path, log: Results, validated: Results) -> None:
     """Draw the loss by step, and the accuracy in training and scores on the validation questions."""
-    with picture(path, 9, 3.4) as figure:
-        loss, scores = figure.subplots(1, 2)
+    with picture(path, plotting.WIDE, 2.6) as figure:
+        loss, scores = axes = panels(figure, 1, 2)
         steps = [line["step"] for line in log]
         loss.plot(steps, [line["loss"] for line in log], color=GREY)
-        loss.set(title="loss in training", xlabel="steps")
+        loss.set(title="Training", xlabel="steps", ylabel="loss")
         scores.plot(steps, [line["accuracy"] for line in log], color=GREY, ls=":", label="all, in training")
         for name, colour in SCORES.items():
             points = [(line["step"], line[name]) for line in validated if name in line]
             if points:
                 scores.plot(*zip(*points, strict=True), color=colour, marker=".", label=f"{name}, validation")
-        scores.set(title="VQA accuracy in percent", xlabel="steps")
-        scores.legend()
-        for axes in (loss, scores):
-            axes.grid(alpha=0.3)
+        scores.set(title="Answers", xlabel="steps", ylabel="VQA accuracy, %")
+        figure.legend(loc="outside lower center", ncols=2, labelcolor="linecolor")
+        add_letters(axes)
 
 
 def draw_trained_activations(
     path: Path, trained: Mapping[str, Sequence[list[list[float]]]], toy: Results, side_length: float | None
 ) -> None:
     """Draw f1 … f8 of trained models (thick, by name) over those of the toy task at three levels of noise."""
-    with picture(path, 10, 5.6) as figure:
-        grid = figure.subplots(2, 4, sharex=True, sharey=True)
-        styles = dict(zip(trained, ("-", "--"), strict=False))
-        toy_lines = [
-            (result["activations"], colour)
-            for noise, colour in TOY_NOISE.items()
-            for result in toy
-            if result["side_length"] == side_length and abs(result["noise"] - noise) < NEAR
-        ]
-        for role, axes in enumerate(grid.flat):
-            draw_role(axes, role, toy_lines, lw=0.6, alpha=0.7)
+    ink, styles = plotting.STYLE.get("text.color", "black"), dict(zip(trained, ("-", (0, (2, 1))), strict=False))
+    at_length = [result for result in toy if result["side_length"] == side_length]
+    near = {q: [one["activations"] for one in at_length if abs(one["noise"] - q) < NEAR] for q in TOY_NOISE}
+    with picture(path, plotting.WIDE, 3.8) as figure:
+        grid = panels(figure, 2, 4, narrow=2)
+        for role, axes in enumerate(grid):
+            for noise, components in near.items():
+                draw_role(axes, role, components, color=TOY_NOISE[noise], lw=0.5, alpha=0.5)
             for name, runs in trained.items():
-                draw_role(axes, role, [(knots, "black") for knots in runs], lw=1.5, ls=styles[name], alpha=0.8)
-        marks = [Line2D([], [], color="black", ls=styles[name], label=name) for name in trained]
-        drawn = {colour for _, colour in toy_lines}
-        marks += [Line2D([], [], color=c, label=f"toy, q ≈ {q:g}") for q, c in TOY_NOISE.items() if c in drawn]
-        figure.legend(handles=marks, loc="outside lower center", ncols=len(marks))
+                draw_role(axes, role, runs, color=ink, lw=1, ls=styles[name])
+        add_letters(grid, size=7)
+        marks = [Line2D([], [], color=ink, lw=1, ls=styles[name], label=name) for name in trained]
+        marks += [Line2D([], [], color=TOY_NOISE[q], label=rf"toy, $q \approx$ {q:g}") for q in near if near[q]]
+        columns = len(marks) if figure.get_figwidth() > plotting.NARROW else 2
+        figure.legend(handles=marks, loc="outside lower center", ncols=columns)
 
 
 def with_photos(examples: list[dict[str, Any]], folder: Path | None) -> list[dict[str, Any]]:
@@ -181,32 +183,37 @@ def with_photos(examples: list[dict[str, Any]], folder: Path | None) -> list[dic
     return [example | {"photo": files.get(example["image_id"])} for example in examples]
 
 
-def draw_examples(examples: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Draw a row for each example of `counting_examples`: its boxes, A, D and C, count and answers."""
-    with picture(path, 11, 2.5 * len(examples)) as figure:
-        rows = figure.subplots(len(examples), 5, width_ratios=(1.8, 1, 1, 1, 1.1), squeeze=False)
-        for axes, example in zip(rows, examples, strict=True):
-            draw_boxes(axes[0], example)
-            for panel, name in zip(axes[1:4], MATRICES, strict=True):
-                panel.imshow(example[name], cmap="gray", vmin=0, vmax=1)
-                panel.set(title=name, xticks=[], yticks=[])
-            truth = "unknown" if example["truth"] is None else example["truth"]
-            lines = f"c = {example['count']:.2f}\n\npredicted: {example['prediction']}\nground truth: {truth}"
-            axes[4].text(0, 0.5, lines, va="center", transform=axes[4].transAxes)
-            axes[4].axis("off")
+def draw_examples(path: Path, examples: Sequence[Mapping[str, Any]]) -> None:
+    """Draw each example of `counting_examples`: its boxes, A, D and C, count and answers; three in a row."""
+    columns = 1 if path.stem.endswith("-narrow") else min(len(examples), 3)
+    rows = -(-len(examples) // columns)
+    colours = ON_PHOTOS if any(example.get("photo") for example in examples) else ON_PAPER
+    with picture(path, plotting.WIDE, 3 * rows) as figure:
+        grid = figure.add_gridspec(2 * rows, 3 * columns, height_ratios=(2.6, 1) * rows, hspace=0.1)
+        for number, example in enumerate(examples):
+            row, column = 2 * (number // columns), 3 * (number % columns)
+            draw_boxes(figure.add_subplot(grid[row, column : column + 3]), example, colours)
+            for place, name in enumerate(MATRICES):
+                axes = figure.add_subplot(grid[row + 1, column + place], xticks=[], yticks=[])
+                axes.imshow(example[name], cmap=colours, vmin=0, vmax=1)
+                axes.set_title(f"${name}$", loc="center", pad=2)
+            figure.axes[-2].set_xlabel(f"count $c$ = {example['count']:.2f}")
+        add_letters(figure.axes[::4], size=7.5)
+        add_scale(figure, figure.axes, "attention, $A$, $D$, $C$", colours)
 
 
-def draw_boxes(axes: Axes, example: Mapping[str, Any]) -> None:
-    """Draw the boxes that the component kept, the stronger the more it attends to them, over the photo if known."""
+def draw_boxes(axes: Axes, example: Mapping[str, Any], colours: Colormap) -> None:
+    """Draw the boxes that the component kept over the photo if known, with the question and the answer."""
     width, height = example["size_wh"]
-    colour = BLUE
     if example.get("photo") is not None:
-        colour = YELLOW
         photo = read_photo(example["photo"], reduced_to=PIXELS_OF_A_PHOTO).image
         axes.imshow(photo, extent=(0, width, height, 0), alpha=0.8)
-    for (x1, y1, x2, y2), weight in zip(example["boxes"], example["attention"], strict=True):
-        corner, size = (x1, y1), (x2 - x1, y2 - y1)
-        axes.add_patch(Rectangle(corner, *size, fill=False, edgecolor=colour, linewidth=2, alpha=0.1 + 0.9 * weight))
-    axes.set(xlim=(0, width), ylim=(height, 0), aspect="equal", xticks=[], yticks=[])
+    for weight, (x1, y1, x2, y2) in sorted(zip(example["attention"], example["boxes"], strict=True)):
+        axes.add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, edgecolor=colours(weight), linewidth=1.4))
+    axes.set(xlim=(0, width), ylim=(height, 0), aspect="equal", anchor="N", xticks=[], yticks=[])
+    axes.set(title=fill(example["question"], LETTERS_IN_A_LINE))
     axes.spines[:].set_visible(True)
-    axes.set_title(example["question"])
+    truth, prediction = example["truth"], example["prediction"]
+    note = "" if truth is None else " (right)" if prediction == truth else f" (truth: {truth})"
+    colour = GREY if truth is None else GREEN if prediction == truth else ORANGE
+    axes.set_xlabel(f"answer: {prediction}{note}", color=colour, weight="bold")
