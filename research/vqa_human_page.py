@@ -41,11 +41,11 @@ TITLES = {
     "presence.free": "+ presence counter, free level",
     "presence": "+ presence counter, mean level",
 }
+STILL = {f"{row}.still": f"{title}, no dropout" for row, title in TITLES.items()}  # in the attention
 # What the differences are of: a row, another, and what the table says.
 COMPARED = {
     **{row: ("baseline", f"{title[2:]} − baseline") for row, title in TITLES.items() if row != "baseline"},
-    "counter ": ("counter.free", "counter: mean level − free level"),
-    "presence ": ("presence.free", "presence counter: mean level − free level"),
+    **{row: ("baseline.still", f"{title[2:]} − baseline") for row, title in STILL.items() if row != "baseline.still"},
 }
 OTHERS = {
     "baseline.blind": "baseline, question only",
@@ -56,13 +56,16 @@ OTHERS = {
     "counter.objects16": "counter, 16 objects",
     "presence.x1": "presence, factor 1",
     **{f"{model}.scores": f"{model}, detector's scores only" for model in MODELS},
+    **{f"{model}.scores.still": f"{model}, detector's scores only, no dropout" for model in MODELS},
     **{f"{model}.tallyqa": f"{model}, with TallyQA" for model in ("baseline", "counter", "presence")},
     **{f"{model}.scores.tallyqa": f"{model}, scores only, with TallyQA" for model in MODELS},
+    **{f"{model}.scores.tallyqa.still": f"{model}, scores only, with TallyQA, no dropout" for model in MODELS},
     **{f"{model}.written": f"{model}, with written questions" for model in ("baseline", "counter", "presence")},
-    "presence.ask": "presence, scores only, all questions, also photos at full size",
+    "presence.ask.still": "presence, scores only, no dropout, all questions, also photos at full size",
 }
 # Regions' 48 components are 0 for TallyQA's photos, so only rows that read the scores alone can answer there.
-ON_TALLYQA = [*(f"{model}.scores{more}" for more in ("", ".tallyqa") for model in MODELS), "presence.ask"]
+ON_TALLYQA = [f"{model}.scores{more}" for more in ("", ".still", ".tallyqa", ".tallyqa.still") for model in MODELS]
+ON_TALLYQA += ["presence.ask.still"]
 RESULTS = ("row", "seed", "steps", "seconds", "device", "versions", "learned", "attention")  # that the page shows
 COLOURS = {"baseline": ORANGE, "nms": GREY, "counter": BLUE, "presence": GREEN}
 NAMES = {"baseline": "baseline", "nms": "+ NMS", "counter": "+ counter", "presence": "+ presence counter"}
@@ -121,24 +124,17 @@ def scores_table(answers: Answers, rows: Mapping[str, str], columns: Mapping[str
 
 def paper_table(answers: Answers) -> str:
     """Return the paper's second table with our rows below its own."""
-    header, rule, *ours = scores_table(answers, TITLES, COLUMNS).splitlines()
+    header, rule, *ours = scores_table(answers, TITLES | STILL, COLUMNS).splitlines()
     paper = [f"| paper: {name} | 4 | {' | '.join(cells.split())} |" for name, cells in PAPER.items()]
     return "\n".join((header, rule, *paper, *ours))
 
 
 def committed(runs: Path, out: Path) -> None:
     """Write answers and results of runs without what the page does not show."""
-    shown = {*TITLES, *OTHERS, *(model + name for model in MODELS for name in SHARES)}
-    with np.load(runs / "answers.npz") as file:
-        names: list[str] = file["runs"].tolist()
-        columns = [place for place, name in enumerate(names) if name.rpartition("-")[0] in shown]
-        answers = {key: np.ascontiguousarray(file[f"{key}_answers"][:, columns]) for key in ("scored", "tallyqa_val")}
-        with atomic_writing(out / "answers.npz") as written:
-            np.savez_compressed(
-                written, table=file["table"], runs=file["runs"][columns], tallyqa_val_ids=file["tallyqa_val_ids"],
-                **{f"{key}_answers": values for key, values in answers.items()},
-            )  # fmt: skip
-    results = ({key: run[key] for key in RESULTS} for run in read_results(runs) if run["row"] in shown)
+    kept = ("table", "runs", "scored_answers", "tallyqa_val_ids", "tallyqa_val_answers")
+    with np.load(runs / "answers.npz") as file, atomic_writing(out / "answers.npz") as written:
+        np.savez_compressed(written, **{name: file[name] for name in kept})
+    results = ({key: run[key] for key in RESULTS} for run in read_results(runs))
     write_text(out / "results.jsonl", "".join(json.dumps(result) + "\n" for result in results))
 
 
