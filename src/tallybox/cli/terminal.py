@@ -1,6 +1,7 @@
 """Text for a terminal: names from files are escaped, so that they can neither control it nor look like more lines."""
 
 import json
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,7 +24,8 @@ def printable(text: object) -> str:
 
 def echo_line(text: str, *, err: bool = False) -> None:
     """Print one line for people."""
-    click.echo(printable(text), err=err)
+    # Not click.echo, whose line lands in the middle of a progress bar.
+    print(printable(text), file=sys.stderr if err else sys.stdout, flush=True)
 
 
 def echo_json(content: Mapping[str, Any]) -> None:
