@@ -15,6 +15,7 @@ from tallybox.cli.options import (
     detector_options,
     estimator_option,
     file_to_write,
+    folder_type,
     json_option,
     reported_failures,
 )
@@ -38,7 +39,7 @@ from tallybox.photos.pipeline import PhotoResult
     "--tiles", default="auto", metavar="auto|off|N", help="Windows for large photos; N: their smallest side in pixels."
 )
 @click.option("--every", metavar="TIME", help="Of a video, count a frame every 1s (the default), 500ms, 2min …")
-@click.option("--save", "folder", type=click.Path(path_type=Path, file_okay=False), help="Write outlined photos here.")
+@click.option("--save", "folder", type=folder_type, help="Write outlined photos here.")
 @click.option("--all-boxes", is_flag=True, help="In --save, also show duplicates and boxes that are not counted.")
 @click.option(
     *("--out", "--csv", "table"),

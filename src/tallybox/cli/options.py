@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -18,12 +18,16 @@ from tallybox.detections.readers import read_category_names
 from tallybox.errors import InputError
 
 if TYPE_CHECKING:
+    import torch
+
     from tallybox.photos.labelled import LabelledImages
 
+Settings = TypeVar("Settings")
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 any_path = click.Path(path_type=Path)
 existing = click.Path(path_type=Path, exists=True)
+existing_folder = click.Path(path_type=Path, exists=True, file_okay=False)
 folder_type = click.Path(path_type=Path, file_okay=False)
 file_to_write = click.Path(path_type=Path, dir_okay=False)
 SPEC_HELP = (
@@ -57,6 +61,28 @@ def settings_options(settings: type[Any], helps: Mapping[str, str] | None = None
     )
 
 
+def settings_of(settings: Callable[..., Settings], options: Mapping[str, Any]) -> Settings:
+    """Return the settings with the values of `settings_options`; those that are None have their defaults."""
+    return settings(**{name: value for name, value in options.items() if value is not None})
+
+
+def _find_photos(ctx: click.Context, param: click.Parameter, paths: tuple[str, ...]) -> Mapping[str, Path]:
+    from tallybox.photos.sources import find_photos
+
+    try:
+        return find_photos(paths)
+    except InputError as error:
+        raise click.UsageError(str(error), ctx) from error
+
+
+def _device(ctx: click.Context, param: click.Parameter, name: str | None) -> torch.device:
+    from tallybox.devices import device_or_default
+
+    return device_or_default(name)
+
+
+photos_argument = click.argument("photos", metavar="PHOTOS...", nargs=-1, required=True, callback=_find_photos)
+device_option = click.option("--device", help='"cpu" or "cuda".  [default: the GPU, if any]', callback=_device)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 estimator_option = click.option("--estimator", "file", type=any_path, help="An estimator from `tallybox fit`.")
 text_option = click.option(

@@ -1,16 +1,25 @@
 """`tallybox toy`: the paper's toy task."""
 
-import json
 import time
 from pathlib import Path
 from typing import Any
 
 import click
+import torch
 
-from tallybox.cli.options import file_to_write, folder_type, joined, json_option, settings_options
+from tallybox.cli import OrderedGroup
+from tallybox.cli.options import (
+    device_option,
+    existing_folder,
+    file_to_write,
+    folder_type,
+    joined,
+    json_option,
+    settings_of,
+    settings_options,
+)
 from tallybox.cli.progress import progress_bar
-from tallybox.cli.terminal import echo_line
-from tallybox.devices import device_or_default
+from tallybox.cli.terminal import echo_json, echo_line
 from tallybox.files import check_writable
 from tallybox.toy import Setting, ToyConfig, ToyTraining, grid_settings, run_sweep, save_layers, sweep_settings
 from tallybox.toy.sweep import FIXED_AT
@@ -36,17 +45,12 @@ training_options = joined(
         metavar="NAME",
         help=f"{', '.join(MODELS)} or package.module:Class; may be repeated.  [default: the three]",
     ),
-    click.option("--device", help='"cpu" or "cuda".  [default: the GPU, if any]'),
+    device_option,
     settings_options(ToyConfig),
 )
 
 
-def config_of(options: dict[str, Any]) -> ToyConfig:
-    """Return the configuration with the values of options; those that are None have their defaults."""
-    return ToyConfig(**{name: value for name, value in options.items() if value is not None})
-
-
-@click.group()
+@click.group(cls=OrderedGroup)
 def toy() -> None:
     """Train and draw the paper's toy task.
 
@@ -71,14 +75,15 @@ def train(
     out: Path | None,
     as_json: bool,
     models: tuple[str, ...],
-    device: str | None,
+    device: torch.device,
     **constants: Any,
 ) -> None:
     """Train models at one point of the paper's figures."""
     if out is not None:
         check_writable(out)
-    setting, where, start = Setting(side_length, noise), device_or_default(device), time.perf_counter()
-    training = ToyTraining([setting], seed, config_of(constants), device=where, models=models or MODELS)
+    start = time.perf_counter()
+    config, setting = settings_of(ToyConfig, constants), Setting(side_length, noise)
+    training = ToyTraining([setting], seed, config, device=device, models=models or MODELS)
     with progress_bar("training") as show:
         (result,) = training.run(show)
     seconds = round(time.perf_counter() - start, 2)
@@ -86,15 +91,14 @@ def train(
         save_layers(out, training)
     if as_json:
         accuracies = {f"{model}_accuracy": accuracy for model, accuracy in result.accuracy.items()}
-        printed = {"side_length": side_length, "noise": noise, "seed": seed, **accuracies, "seconds": seconds}
-        click.echo(json.dumps(printed))
+        echo_json({"side_length": side_length, "noise": noise, "seed": seed, **accuracies, "seconds": seconds})
         return
     for model, accuracy in result.accuracy.items():
         echo_line(f"{model:>10}  accuracy {accuracy:.4f}")
     echo_line(f"side length {side_length:g}, noise {noise:g}, seed {seed}, {seconds:.1f} s")
 
 
-@toy.command()
+@toy.command(short_help="Train models at all points of the paper's figures, or of your own grid.")
 @click.option("--setting", "difficulty", type=click.Choice(list(FIXED_AT)), help="One of the paper's two, not both.")
 @click.option("--out", type=folder_type, required=True, help="Folder of results; of both settings, OUT/easy, OUT/hard.")
 @click.option("--step", type=float, default=0.01, show_default=True, help="Distance of neighbouring points.")
@@ -110,7 +114,7 @@ def sweep(
     noises: list[float] | None,
     seeds: tuple[int, ...],
     models: tuple[str, ...],
-    device: str | None,
+    device: torch.device,
     **constants: Any,
 ) -> None:
     """Train all points of the paper's figures, or of your own grid; the same command resumes after an interruption."""
@@ -118,24 +122,25 @@ def sweep(
         raise click.UsageError("your own grid needs both --side-length and --noise")
     if difficulty and side_lengths:
         raise click.UsageError("--setting is for the paper's points, --side-length and --noise for your own")
-    where, start = device_or_default(device), time.perf_counter()
-    if side_lengths is not None and noises is not None:
+    start = time.perf_counter()
+    if side_lengths and noises:
         grid: dict[str, Any] = {"side_lengths": side_lengths, "noises": noises}
-        sweeps = [(out, grid_settings(side_lengths, noises), grid)]
+        sweeps = [("own", out, grid_settings(side_lengths, noises), grid)]
     else:
-        folders = {name: out / name for name in FIXED_AT} if difficulty is None else {difficulty: out}
+        folders = {difficulty: out} if difficulty else {name: out / name for name in FIXED_AT}
         sweeps = [
-            (folder, sweep_settings(name, step), {"difficulty": name, "step": step}) for name, folder in folders.items()
+            (name, folder, sweep_settings(name, step), {"difficulty": name, "step": step})
+            for name, folder in folders.items()
         ]
-    for folder, settings, described in sweeps:
-        with progress_bar(f"{described.get('difficulty', 'own')} sweep") as show:
+    for name, folder, settings, described in sweeps:
+        with progress_bar(f"{name} sweep") as show:
             run_sweep(
                 folder,
                 settings,
-                config_of(constants),
+                settings_of(ToyConfig, constants),
                 seeds=seeds,
-                device=where,
-                settings_at_once=SETTINGS_AT_ONCE.get(where.type, 1),
+                device=device,
+                settings_at_once=SETTINGS_AT_ONCE.get(device.type, 1),
                 models=models or MODELS,
                 described_as=described,
                 on_progress=show,
@@ -143,8 +148,8 @@ def sweep(
     echo_line(f"{out}: done in {time.perf_counter() - start:.1f} s")
 
 
-@toy.command()
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False, exists=True))
+@toy.command(short_help="Draw every figure from the results of a sweep.")
+@click.argument("folder", type=existing_folder)
 def figures(folder: Path) -> None:
     """Draw every figure from the results of a sweep, and write its accuracies as CSV, into its folder "figures"."""
     from tallybox.toy.figures import draw_toy_figures

@@ -95,12 +95,11 @@ class Guard:
                 self._check_sender(request)
                 reserved = await self._reserve(request)
                 await self.app(scope, receive_noted, send_guarded)
-        except HTTPException as problem:
-            await problem_answer(problem.status_code, problem.detail)(scope, receive, send_guarded)
-        except TimeoutError:
+        except (HTTPException, TimeoutError) as error:
+            late = HTTPException(408, f"The request took more than {self.limits.seconds:g} s.")
+            problem = error if isinstance(error, HTTPException) else late
             if not is_started:
-                message = f"The request took more than {self.limits.seconds:g} s."
-                await problem_answer(408, message)(scope, receive, send_guarded)
+                await problem_answer(problem.status_code, problem.detail)(scope, receive, send_guarded)
         finally:
             self.buffered_bytes -= reserved
 
