@@ -146,9 +146,7 @@ def open_regular(path: Path) -> BinaryIO:
     try:
         if path.is_dir():
             raise InputError(f"{path} is a folder; name a file.")
-        if not path.exists():
-            raise InputError(f"No such file: {path}")
-        if not path.is_file():
+        if is_special(path):
             raise InputError(f"{path} is a pipe or a device, not a regular file.")
         if path.stat().st_size == 0:
             raise InputError(f"{path} is empty.")

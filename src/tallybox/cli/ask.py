@@ -6,15 +6,15 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from tallybox.cli.options import any_path, existing, json_option
+from tallybox.cli import options
 from tallybox.cli.terminal import echo_json, echo_line
 
 
 @click.command()
-@click.argument("photo", type=any_path)
+@click.argument("photo", type=options.any_path)
 @click.argument("question")
-@click.option("--model", type=existing, help="A run or checkpoint of `tallybox vqa train`.")
-@json_option
+@click.option("--model", type=options.existing, help="A run or checkpoint of `tallybox vqa train`.")
+@options.json_option
 def ask(photo: Path, question: str, model: Path | None, as_json: bool) -> None:
     """Experimental: answer an English QUESTION about a PHOTO, such as "How many dogs are there?".
 

@@ -9,16 +9,8 @@ from typing import Any
 
 import click
 
+from tallybox.cli import options
 from tallybox.cli.count_output import Pictures, json_text, print_counts, print_totals, write_counts
-from tallybox.cli.options import (
-    detections_options,
-    detector_options,
-    estimator_option,
-    file_to_write,
-    folder_type,
-    json_option,
-    reported_failures,
-)
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
 from tallybox.detections.readers import read_category_names
@@ -32,27 +24,30 @@ from tallybox.photos.pipeline import PhotoResult
 @click.command()
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option("--category", "categories", multiple=True, metavar="NAME", help="Count these only; may be repeated.")
-@estimator_option
-@detector_options
-@detections_options
+@options.estimator_option
+@options.detector_options
+@options.detections_options
 @click.option(
     "--tiles", default="auto", metavar="auto|off|N", help="Windows for large photos; N: their smallest side in pixels."
 )
 @click.option("--every", metavar="TIME", help="Of a video, count a frame every 1s (the default), 500ms, 2min …")
-@click.option("--save", "folder", type=folder_type, help="Write outlined photos here.")
+@click.option("--save", "folder", type=options.out_folder, help="Write outlined photos here.")
 @click.option("--all-boxes", is_flag=True, help="In --save, also show duplicates and boxes that are not counted.")
 @click.option(
     *("--out", "--csv", "table"),
-    type=file_to_write,
+    type=options.file_to_write,
     help="Write a table (.csv, .tsv, .xlsx, .parquet) or .json, and resume it after an interruption.",
 )
 @click.option(
-    "--report", "page", type=file_to_write, help="Write a page (.html) with totals and outlined photos, and resume it."
+    "--report",
+    "page",
+    type=options.file_to_write,
+    help="Write a page (.html) with totals and photos, and resume it.",
 )
 @click.option(
     "--total", "with_totals", is_flag=True, help="Also add up all images, with an interval; a sum of counts is too low."
 )
-@json_option
+@options.json_option
 def count(
     paths: tuple[str, ...],
     categories: tuple[str, ...],
@@ -65,7 +60,7 @@ def count(
     page: Path | None,
     with_totals: bool,
     as_json: bool,
-    **options: Any,
+    **others: Any,
 ) -> None:
     """Count the objects in photos, folders of photos, patterns ("*.jpg"), videos and files of detections.
 
@@ -85,7 +80,7 @@ def count(
             estimator=file,
             category_names=None if names is None else read_category_names(names),
             tiles=int(tiles) if tiles.isdecimal() else tiles,  # type: ignore[arg-type]  # checked
-            **options,
+            **others,
         )
         if not found.has_photos and (page is not None or folder is not None):
             raise InputError("--report and --save show photos, but there is none among the paths")
@@ -102,7 +97,7 @@ def count(
     resumable = [out for out in files if not is_special(out)] if find_spec("pyarrow") else []
     kept = unfinished_folder(resumable[0]) if resumable else None
     images: list[PhotoResult] = []  # for JSON and tables
-    with reported_failures() as report_failure:
+    with options.reported_failures() as report_failure:
         _echo_notes(found, has_estimator=file is not None)
         totals = found.totals(chosen) if with_totals or page is not None else None
         report = None

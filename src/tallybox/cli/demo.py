@@ -11,7 +11,7 @@ from rich.table import Table
 from torch import Tensor
 
 from tallybox.cli.evaluate import figures_table
-from tallybox.cli.options import folder_type
+from tallybox.cli.options import out_folder
 from tallybox.counter.module import Counter
 from tallybox.detections.categories import plural
 from tallybox.errors import TallyboxError
@@ -27,7 +27,7 @@ SHADES = "·░▒▓█"  # 0 to 1; shades rather than colours, so that every t
 
 
 @click.command()
-@click.option("--out", type=folder_type, default="runs/demo", show_default=True, help="Folder for the pages.")
+@click.option("--out", type=out_folder, default="runs/demo", show_default=True, help="Folder for the pages.")
 def demo(out: Path) -> None:
     """Count three photos, compare with their true counts, and show how it works. You need no files.
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import click
 
-from tallybox.cli.options import detector_options, file_to_write, photos_argument, reported_failures
+from tallybox.cli import options
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_line
 from tallybox.files import check_writable
 
 
 @click.command()
-@photos_argument
-@click.option("--out", type=file_to_write, required=True, help="The file of detections.")
-@detector_options
-def detect(photos: Mapping[str, Path], out: Path, detector: str | None, **options: Any) -> None:
+@options.photos_argument
+@click.option("--out", type=options.file_to_write, required=True, help="The file of detections.")
+@options.detector_options
+def detect(photos: Mapping[str, Path], out: Path, detector: str | None, **others: Any) -> None:
     """Write a detector's boxes for photos, folders of photos and patterns ("*.jpg") to a file for `fit` and `count`.
 
     A .parquet file keeps category names and photos without boxes; .json and .json.gz are COCO results.
@@ -29,8 +29,8 @@ def detect(photos: Mapping[str, Path], out: Path, detector: str | None, **option
     from tallybox.photos.cache import detect_to_file
 
     check_writable(out, photos.values())
-    settings = {name: value for name, value in {"spec": detector, **options}.items() if value}
-    with reported_failures() as report:
+    settings = {name: value for name, value in {"spec": detector, **others}.items() if value}
+    with options.reported_failures() as report:
         with progress_bar("detecting") as show:
             images = detect_to_file(photos, out, on_failure=report, on_progress=show, **settings)
         echo_line(f"Wrote {out}: {sum(map(len, images))} boxes in {len(images)} photos")

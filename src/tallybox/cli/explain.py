@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tallybox.cli.options import estimator_option, existing, file_to_write, source_options
+from tallybox.cli import options
 from tallybox.cli.terminal import echo_line
 from tallybox.detections.detections import Detections
 from tallybox.detections.readers import read_detections
@@ -16,11 +16,11 @@ from tallybox.files import check_writable, write_text
 
 
 @click.command()
-@click.argument("path", type=existing)
-@click.option("--out", type=file_to_write, help="The page to write.  [default: PATH with the suffix .html]")
+@click.argument("path", type=options.existing)
+@click.option("--out", type=options.file_to_write, help="The page to write.  [default: PATH with the suffix .html]")
 @click.option("--category", "categories", multiple=True, metavar="NAME", help="Explain these only; may be repeated.")
-@estimator_option
-@source_options
+@options.estimator_option
+@options.source_options
 @click.option("--image", "image_id", metavar="ID", help="Which image of a file of detections.")
 def explain(
     path: Path,

@@ -28,7 +28,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 any_path = click.Path(path_type=Path)
 existing = click.Path(path_type=Path, exists=True)
 existing_folder = click.Path(path_type=Path, exists=True, file_okay=False)
-folder_type = click.Path(path_type=Path, file_okay=False)
+out_folder = click.Path(path_type=Path, file_okay=False)
 file_to_write = click.Path(path_type=Path, dir_okay=False)
 SPEC_HELP = (
     "Detector: picodet, transformers:MODEL, ultralytics:FILE, torchvision:NAME, onnx:FILE or "

@@ -7,17 +7,7 @@ from typing import Any
 import click
 import torch
 
-from tallybox.cli import OrderedGroup
-from tallybox.cli.options import (
-    device_option,
-    existing_folder,
-    file_to_write,
-    folder_type,
-    joined,
-    json_option,
-    settings_of,
-    settings_options,
-)
+from tallybox.cli import OrderedGroup, options
 from tallybox.cli.progress import progress_bar
 from tallybox.cli.terminal import echo_json, echo_line
 from tallybox.files import check_writable
@@ -37,7 +27,7 @@ def numbers(ctx: click.Context, param: click.Parameter, text: str | None) -> lis
         raise click.BadParameter(f"{text!r} is not a list of numbers with commas") from None
 
 
-training_options = joined(
+training_options = options.joined(
     click.option(
         "--model",
         "models",
@@ -45,8 +35,8 @@ training_options = joined(
         metavar="NAME",
         help=f"{', '.join(MODELS)} or package.module:Class; may be repeated.  [default: the three]",
     ),
-    device_option,
-    settings_options(ToyConfig),
+    options.device_option,
+    options.settings_options(ToyConfig),
 )
 
 
@@ -65,8 +55,8 @@ def toy() -> None:
 @click.option("--side-length", type=float, required=True, help="Side l of the boxes, 0 to 1.")
 @click.option("--noise", type=float, required=True, help="Noise q of the scores, 0 to 1.")
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--out", type=file_to_write, help="Save the trained layers here (safetensors).")
-@json_option
+@click.option("--out", type=options.file_to_write, help="Save the trained layers here (safetensors).")
+@options.json_option
 @training_options
 def train(
     side_length: float,
@@ -82,7 +72,7 @@ def train(
     if out is not None:
         check_writable(out)
     start = time.perf_counter()
-    config, setting = settings_of(ToyConfig, constants), Setting(side_length, noise)
+    config, setting = options.settings_of(ToyConfig, constants), Setting(side_length, noise)
     training = ToyTraining([setting], seed, config, device=device, models=models or MODELS)
     with progress_bar("training") as show:
         (result,) = training.run(show)
@@ -100,7 +90,9 @@ def train(
 
 @toy.command(short_help="Train models at all points of the paper's figures, or of your own grid.")
 @click.option("--setting", "difficulty", type=click.Choice(list(FIXED_AT)), help="One of the paper's two, not both.")
-@click.option("--out", type=folder_type, required=True, help="Folder of results; of both settings, OUT/easy, OUT/hard.")
+@click.option(
+    "--out", type=options.out_folder, required=True, help="Folder of results; for both settings OUT/easy, OUT/hard."
+)
 @click.option("--step", type=float, default=0.01, show_default=True, help="Distance of neighbouring points.")
 @click.option("--side-length", "side_lengths", callback=numbers, help="Your own grid: 0.2 or 0.2,0.5.")
 @click.option("--noise", "noises", callback=numbers, help="Your own grid, likewise.")
@@ -137,7 +129,7 @@ def sweep(
             run_sweep(
                 folder,
                 settings,
-                settings_of(ToyConfig, constants),
+                options.settings_of(ToyConfig, constants),
                 seeds=seeds,
                 device=device,
                 settings_at_once=SETTINGS_AT_ONCE.get(device.type, 1),
@@ -149,7 +141,7 @@ def sweep(
 
 
 @toy.command(short_help="Draw every figure from the results of a sweep.")
-@click.argument("folder", type=existing_folder)
+@click.argument("folder", type=options.existing_folder)
 def figures(folder: Path) -> None:
     """Draw every figure from the results of a sweep, and write its accuracies as CSV, into its folder "figures"."""
     from tallybox.toy.figures import draw_toy_figures

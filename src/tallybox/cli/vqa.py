@@ -11,21 +11,7 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 
-from tallybox.cli import OrderedGroup
-from tallybox.cli.options import (
-    Decorator,
-    device_option,
-    existing,
-    existing_folder,
-    file_to_write,
-    folder_type,
-    joined,
-    json_option,
-    photos_argument,
-    reported_failures,
-    settings_of,
-    settings_options,
-)
+from tallybox.cli import OrderedGroup, options
 from tallybox.cli.progress import progress_bar, progress_steps
 from tallybox.cli.terminal import echo_json, echo_line
 from tallybox.vqa.config import MODELS, Precision, read_configuration
@@ -38,17 +24,17 @@ WORLD_HELP = {
     "difficulty": "0 to 1: noise and overlap.",
 }
 
-prepared_option = click.option("--prepared", type=existing, help="Another prepared folder than the run's own.")
-run_options = joined(
+prepared_option = click.option("--prepared", type=options.existing, help="Another prepared folder than the run's own.")
+run_options = options.joined(
     prepared_option,
     click.option("--model", "name", help="The run's own component, as package.module:Class."),
-    device_option,
+    options.device_option,
 )
 
 
-def out_option(what: str) -> Decorator:
+def out_option(what: str) -> options.Decorator:
     """Return the option for the folder that a command writes."""
-    return click.option("--out", type=folder_type, required=True, help=what)
+    return click.option("--out", type=options.out_folder, required=True, help=what)
 
 
 def seconds_since(start: float) -> float:
@@ -63,13 +49,13 @@ def vqa() -> None:
 
 @vqa.command(short_help="Write a simulated data set in the official formats.")
 @out_option("The data set's folder.")
-@settings_options(World, WORLD_HELP)
-@json_option
-def simulate(out: Path, as_json: bool, **options: Any) -> None:
+@options.settings_options(World, WORLD_HELP)
+@options.json_option
+def simulate(out: Path, as_json: bool, **others: Any) -> None:
     """Write a synthetic data set in the official formats: questions, answers, pairs and features."""
     start = time.perf_counter()
     with progress_bar("photos") as show:
-        questions = simulate_world(out, settings_of(World, options), on_progress=show)
+        questions = simulate_world(out, options.settings_of(World, others), on_progress=show)
     seconds = seconds_since(start)
     if as_json:
         echo_json({"questions": questions, "features": str(out / FEATURES), "seconds": seconds})
@@ -81,9 +67,9 @@ def simulate(out: Path, as_json: bool, **options: Any) -> None:
 
 
 @vqa.command(short_help="Write regions and features of your own photos.")
-@photos_argument
+@options.photos_argument
 @out_option("The folder of features.")
-@json_option
+@options.json_option
 def features(photos: Mapping[str, Path], out: Path, as_json: bool) -> None:
     """Write the regions of photos, folders of photos and patterns ("*.jpg") for `tallybox vqa prepare`.
 
@@ -93,7 +79,7 @@ def features(photos: Mapping[str, Path], out: Path, as_json: bool) -> None:
     from tallybox.vqa.regions import write_photo_features
 
     start = time.perf_counter()
-    with reported_failures() as report:
+    with options.reported_failures() as report:
         with progress_bar("describing") as show:
             number = write_photo_features(photos, out, on_failure=report, on_progress=show)
         if as_json:
@@ -104,10 +90,10 @@ def features(photos: Mapping[str, Path], out: Path, as_json: bool) -> None:
 
 
 @vqa.command(short_help="Turn questions, answers and features into what training reads.")
-@click.argument("folder", type=existing_folder)
+@click.argument("folder", type=options.existing_folder)
 @click.option(
     "--features",
-    type=existing,
+    type=options.existing,
     multiple=True,
     required=True,
     help="Region features: a file (.tsv, .tsv.gz, .safetensors) or a folder of them; repeat for more.",
@@ -121,8 +107,8 @@ def features(photos: Mapping[str, Path], out: Path, as_json: bool) -> None:
     help="Whose words and answers; trainval for the test server.",
 )
 @click.option("--skip-missing", is_flag=True, help="Leave out questions whose photos have no features.")
-@json_option
-def prepare(folder: Path, features: tuple[Path, ...], out: Path, as_json: bool, **options: Any) -> None:
+@options.json_option
+def prepare(folder: Path, features: tuple[Path, ...], out: Path, as_json: bool, **others: Any) -> None:
     """Turn the official files in FOLDER and their features into a folder for training.
 
     The same command goes on after an interruption; with more --features it adds their photos.
@@ -132,7 +118,7 @@ def prepare(folder: Path, features: tuple[Path, ...], out: Path, as_json: bool, 
 
     start = time.perf_counter()
     with progress_steps() as show:
-        done = prepare_files(official_files(folder), features, out, on_progress=show, **options)
+        done = prepare_files(official_files(folder), features, out, on_progress=show, **others)
     done["seconds"] = seconds_since(start)
     if as_json:
         echo_json(done)
@@ -152,7 +138,7 @@ def prepare(folder: Path, features: tuple[Path, ...], out: Path, as_json: bool, 
 
 
 @vqa.command(short_help="Train a model.")
-@click.argument("prepared", type=existing_folder)
+@click.argument("prepared", type=options.existing_folder)
 @out_option("The run's folder.")
 @click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="A TOML file of settings.")
 @click.option("--split", default="train", show_default=True, help="train, or trainval for the test server.")
@@ -171,8 +157,8 @@ def prepare(folder: Path, features: tuple[Path, ...], out: Path, as_json: bool, 
 )
 @click.option("--seed", type=int, help="[default: 0]")
 @click.option("--precision", type=click.Choice(get_args(Precision)), help="Of matrix products.  [default: auto]")
-@device_option
-@json_option
+@options.device_option
+@options.json_option
 def train(
     prepared: Path,
     out: Path,
@@ -205,19 +191,19 @@ def train(
 
 
 @vqa.command(short_help="Score trained models by the official rule.")
-@click.argument("runs", nargs=-1, required=True, type=existing)
+@click.argument("runs", nargs=-1, required=True, type=options.existing)
 @click.option("--split", default="val", show_default=True, help="Which questions.")
 @run_options
-@json_option
-def evaluate(runs: tuple[Path, ...], device: torch.device, as_json: bool, **options: Any) -> None:
+@options.json_option
+def evaluate(runs: tuple[Path, ...], device: torch.device, as_json: bool, **others: Any) -> None:
     """Score RUNS (folders, or .pth files of the published code); of several seeds, mean and sample deviation."""
     from tallybox.vqa.evaluation import evaluate_runs, is_trained_on, summarise
 
     for run in runs:
-        if is_trained_on(run, options["split"]):
-            echo_line(f"Warning: {run} was trained on {options['split']}; this is no score on new questions.", err=True)
+        if is_trained_on(run, others["split"]):
+            echo_line(f"Warning: {run} was trained on {others['split']}; this is no score on new questions.", err=True)
     with progress_steps() as show:
-        scores = evaluate_runs(runs, device=device, on_progress=show, **options)
+        scores = evaluate_runs(runs, device=device, on_progress=show, **others)
     if as_json:
         echo_json(summarise(scores))
     else:
@@ -237,40 +223,40 @@ def _show_scores(scores: Mapping[str, Sequence[Mapping[str, float]]]) -> None:
 
 
 @vqa.command(short_help="Write the results file of the test server.")
-@click.argument("run", type=existing)
-@click.option("--out", type=file_to_write, required=True, help="The results file.")
+@click.argument("run", type=options.existing)
+@click.option("--out", type=options.file_to_write, required=True, help="The results file.")
 @click.option("--split", default="test", show_default=True, help="Which questions: test, test-dev, ...")
 @run_options
-def predict(run: Path, out: Path, device: torch.device, **options: Any) -> None:
+def predict(run: Path, out: Path, device: torch.device, **others: Any) -> None:
     """Answer all questions of a split with a RUN (or a .pth file of the published code) for the test server."""
     from tallybox.vqa.prediction import predict_run, write_results
 
     with progress_bar("answering") as show:
-        _, answers = predict_run(run, device=device, on_progress=show, **options)
+        _, answers = predict_run(run, device=device, on_progress=show, **others)
     write_results(answers, out)
     echo_line(f"{out}: {len(answers)} answers")
 
 
 @vqa.command(short_help="Draw the paper's figures from a run.")
-@click.argument("run", type=existing)
-@click.option("--out", type=folder_type, help="Where to.  [default: RUN/figures]")
-@click.option("--toy", type=existing, help="A folder of tallybox toy sweep, whose activations are drawn too.")
-@click.option("--photos", type=existing, help="Photos to draw under the boxes, named by their ids as COCO's are.")
+@click.argument("run", type=options.existing)
+@click.option("--out", type=options.out_folder, help="Where to.  [default: RUN/figures]")
+@click.option("--toy", type=options.existing, help="A folder of tallybox toy sweep, whose activations are drawn too.")
+@click.option("--photos", type=options.existing, help="Photos to draw under the boxes, named by ids as COCO's are.")
 @click.option("--split", default="val", show_default=True, help="Which questions.")
 @prepared_option
-def figures(run: Path, out: Path | None, **options: Any) -> None:
+def figures(run: Path, out: Path | None, **others: Any) -> None:
     """Draw a RUN's learning curves and, of the counter model, activations and examples."""
     from tallybox.vqa.figures import draw_run_figures
 
     out = out or (run if run.is_dir() else run.parent) / "figures"
-    written = draw_run_figures(run, out, **options)
+    written = draw_run_figures(run, out, **others)
     echo_line(f"{out}: {', '.join(sorted({path.stem for path in written}))}")
 
 
 @vqa.command(short_help="All of it on a simulated world: four models, scored.")
 @out_option("The folder of data, models and scores.")
-@device_option
-@json_option
+@options.device_option
+@options.json_option
 def demo(out: Path, device: torch.device, as_json: bool) -> None:
     """Write a simulated world, prepare it, train four models on it and score them; no files needed.
 

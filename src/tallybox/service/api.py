@@ -88,13 +88,13 @@ def build_api(settings: ServiceSettings) -> FastAPI:
         docs_url=None,  # FastAPI's own pages load their scripts from elsewhere
         redoc_url=None,
         lifespan=lifespan,
-        responses=problem_responses(400, 401, 403, 408, 413, 429),
+        responses=problem_responses(400, 401, 403, 408, 413, 415, 422, 429, 503),
         exception_handlers=dict.fromkeys(PROBLEMS, answer_problem),
         separate_input_output_schemas=False,
     )
     # The dependency only describes the token; the guard checks it before a body is read.
     v1 = APIRouter(prefix="/v1", dependencies=[Depends(HTTPBearer(auto_error=False))] if settings.token else [])
-    post_json = partial(v1.post, responses=problem_responses(415, 422), dependencies=[Depends(require_json)])
+    post_json = partial(v1.post, dependencies=[Depends(require_json)])
 
     def detect(content: bytes) -> Detections:
         if settings.detector is None:
@@ -112,11 +112,7 @@ def build_api(settings: ServiceSettings) -> FastAPI:
         counted = await batcher.submit(job)
         return {"images": list(map(image_counts, job.images, counted))}
 
-    @v1.post(
-        "/count/photo",
-        responses=problem_responses(415, 422, 503),
-        openapi_extra={"requestBody": PHOTO_BODY},
-    )
+    @v1.post("/count/photo", openapi_extra={"requestBody": PHOTO_BODY})
     async def count_photo(
         request: Request,
         category: Annotated[list[str] | None, Query(description="Count these only.", max_length=100)] = None,
@@ -161,7 +157,7 @@ def build_api(settings: ServiceSettings) -> FastAPI:
         """List the example scenes."""
         return example_scenes()
 
-    @v1.get("/scenes/toy", responses=problem_responses(422))
+    @v1.get("/scenes/toy")
     async def draw_toy_scene(
         side_length: Annotated[float, Query(ge=0, le=1)] = 0.5,
         noise: Annotated[float, Query(ge=0, le=1)] = 0.25,

@@ -14,7 +14,6 @@ from starlette.requests import ClientDisconnect
 
 from tallybox.errors import TallyboxError
 
-MAX_NAMED = 3  # errors of a body; further ones are only counted
 NOT_JSON = {"json_invalid", "string_unicode"}  # the second: half of a surrogate pair
 
 
@@ -39,21 +38,15 @@ async def answer_problem(request: Request, problem: Exception) -> Response:
         case TallyboxError():
             return problem_answer(422, str(problem))
         case RequestValidationError():
-            is_json = not any(error["type"] in NOT_JSON for error in problem.errors())
-            return problem_answer(422 if is_json else 400, _summary(problem))
+            first = problem.errors()[0]  # others often follow from it
+            message = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"  # without the value
+            status = 400 if first["type"] in NOT_JSON else 422
+            return problem_answer(status, " ".join(message.split()))  # names of keys may contain line breaks
     logging.getLogger("tallybox.serve").error("%s %s failed", request.method, request.url.path, exc_info=problem)
     return problem_answer(500, "Internal error; see the log of the service.")
 
 
 PROBLEMS = (HTTPException, ClientDisconnect, TallyboxError, RequestValidationError, Exception)
-
-
-def _summary(problem: RequestValidationError) -> str:
-    """Summarise validation errors without repeating the values."""
-    errors = problem.errors()
-    problems = [f"{'.'.join(str(part) for part in error['loc'])}: {error['msg']}" for error in errors[:MAX_NAMED]]
-    more = [f"and {len(errors) - MAX_NAMED} more"] if len(errors) > MAX_NAMED else []
-    return " ".join("; ".join(problems + more).split())  # names of keys may contain line breaks
 
 
 def problem_answer(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
