@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from tallybox.photos.labelled import LabelledImages
 
-Settings = TypeVar("Settings")
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 any_path = click.Path(path_type=Path)
@@ -49,21 +48,15 @@ def joined(*options: Decorator) -> Decorator:
 
 def settings_options(settings: type[Any], helps: Mapping[str, str] | None = None) -> Decorator:
     """Return an option for each field of a dataclass, which owns the defaults; ``helps`` by the names of fields."""
+    defaults = {field.name: field.default for field in fields(settings)}
     return joined(
         *(
             click.option(
-                f"--{field.name.replace('_', '-')}",
-                type=type(field.default),
-                help=f"{(helps or {}).get(field.name, '')}  [default: {field.default}]".strip(),
+                f"--{name.replace('_', '-')}", default=default, show_default=True, help=(helps or {}).get(name)
             )
-            for field in fields(settings)
+            for name, default in defaults.items()
         )
     )
-
-
-def settings_of(settings: Callable[..., Settings], options: Mapping[str, Any]) -> Settings:
-    """Return the settings with the values of `settings_options`; those that are None have their defaults."""
-    return settings(**{name: value for name, value in options.items() if value is not None})
 
 
 def _find_photos(ctx: click.Context, param: click.Parameter, paths: tuple[str, ...]) -> Mapping[str, Path]:

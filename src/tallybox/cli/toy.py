@@ -72,7 +72,7 @@ def train(
     if out is not None:
         check_writable(out)
     start = time.perf_counter()
-    config, setting = options.settings_of(ToyConfig, constants), Setting(side_length, noise)
+    setting, config = Setting(side_length, noise), ToyConfig(**constants)
     training = ToyTraining([setting], seed, config, device=device, models=models or MODELS)
     with progress_bar("training") as show:
         (result,) = training.run(show)
@@ -129,7 +129,7 @@ def sweep(
             run_sweep(
                 folder,
                 settings,
-                options.settings_of(ToyConfig, constants),
+                ToyConfig(**constants),
                 seeds=seeds,
                 device=device,
                 settings_at_once=SETTINGS_AT_ONCE.get(device.type, 1),

@@ -55,7 +55,7 @@ def simulate(out: Path, as_json: bool, **others: Any) -> None:
     """Write a synthetic data set in the official formats: questions, answers, pairs and features."""
     start = time.perf_counter()
     with progress_bar("photos") as show:
-        questions = simulate_world(out, options.settings_of(World, others), on_progress=show)
+        questions = simulate_world(out, World(**others), on_progress=show)
     seconds = seconds_since(start)
     if as_json:
         echo_json({"questions": questions, "features": str(out / FEATURES), "seconds": seconds})
