@@ -11,8 +11,7 @@ import click
 
 from tallybox.cli import options
 from tallybox.cli.count_output import Pictures, json_text, print_counts, print_totals, write_counts
-from tallybox.cli.progress import progress_bar
-from tallybox.cli.terminal import echo_line
+from tallybox.cli.terminal import echo_line, progress_bar
 from tallybox.detections.readers import read_category_names
 from tallybox.errors import InputError
 from tallybox.files import check_writable, import_optional, is_special

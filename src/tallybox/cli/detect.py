@@ -7,8 +7,7 @@ from typing import Any
 import click
 
 from tallybox.cli import options
-from tallybox.cli.progress import progress_bar
-from tallybox.cli.terminal import echo_line
+from tallybox.cli.terminal import echo_line, progress_bar
 from tallybox.files import check_writable
 
 

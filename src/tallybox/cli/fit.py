@@ -10,8 +10,7 @@ from rich.console import Console
 
 from tallybox.cli import options
 from tallybox.cli.evaluate import figures_table
-from tallybox.cli.progress import progress_bar
-from tallybox.cli.terminal import echo_json, echo_line
+from tallybox.cli.terminal import echo_json, echo_line, progress_bar
 from tallybox.detections.categories import COCO_CATEGORIES, listed_names
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.evaluation import train_metrics

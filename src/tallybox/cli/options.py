@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tallybox.cli.progress import progress_bar
-from tallybox.cli.terminal import echo_line
+from tallybox.cli.terminal import echo_line, progress_bar
 from tallybox.detections.readers import read_category_names
 from tallybox.errors import InputError
 

@@ -8,8 +8,7 @@ import click
 import torch
 
 from tallybox.cli import OrderedGroup, options
-from tallybox.cli.progress import progress_bar
-from tallybox.cli.terminal import echo_json, echo_line
+from tallybox.cli.terminal import echo_json, echo_line, progress_bar
 from tallybox.files import check_writable
 from tallybox.toy import Setting, ToyConfig, ToyTraining, grid_settings, run_sweep, save_layers, sweep_settings
 from tallybox.toy.sweep import FIXED_AT

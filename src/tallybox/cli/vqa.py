@@ -12,8 +12,7 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from tallybox.cli import OrderedGroup, options
-from tallybox.cli.progress import progress_bar, progress_steps
-from tallybox.cli.terminal import echo_json, echo_line
+from tallybox.cli.terminal import echo_json, echo_line, progress_bar, progress_steps
 from tallybox.vqa.config import MODELS, Precision, read_configuration
 from tallybox.vqa.simulation import FEATURES, World
 from tallybox.vqa.simulation import simulate as simulate_world
