@@ -19,6 +19,8 @@ from tallybox.photos.cache import unfinished_folder
 from tallybox.photos.counting import PathCounter
 from tallybox.photos.pipeline import PhotoResult
 
+TABLE_SUFFIXES = (".csv", ".tsv", ".xlsx", ".parquet", ".json")
+
 
 @click.command()
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
@@ -72,8 +74,9 @@ def count(
     """  # noqa: D301 - click keeps the lines after a backspace as they are
     chosen = categories or None
     try:
-        _check_suffix("--out", table, (".csv", ".tsv", ".xlsx", ".parquet", ".json"))
-        _check_suffix("--report", page, (".html", ".htm"))
+        for option, out, suffixes in (("--out", table, TABLE_SUFFIXES), ("--report", page, (".html", ".htm"))):
+            if out is not None and not is_special(out) and out.suffix.lower() not in suffixes:
+                raise InputError(f"{option} takes a file that ends in {', '.join(suffixes)}; got {out}")
         found = PathCounter(
             paths,
             estimator=file,
@@ -137,11 +140,6 @@ def count(
             echo_line(f"Wrote {page}", err=True)
         if kept is not None:
             shutil.rmtree(kept, ignore_errors=True)
-
-
-def _check_suffix(option: str, path: Path | None, suffixes: tuple[str, ...]) -> None:
-    if path is not None and not is_special(path) and path.suffix.lower() not in suffixes:
-        raise InputError(f"{option} takes a file that ends in {', '.join(suffixes)}; got {path}")
 
 
 def _echo_notes(found: PathCounter, *, has_estimator: bool) -> None:

@@ -69,12 +69,8 @@ def build_api(settings: ServiceSettings) -> FastAPI:
     count_thread, detect_thread, explain_thread = (
         ThreadPoolExecutor(1, thread_name_prefix=f"tallybox-{work}") for work in ("count", "detect", "explain")
     )
-    batcher = Batcher(
-        partial(count_jobs, estimator),
-        count_thread,
-        images_at_once=settings.images_at_once,
-        max_pending=limits.pending,
-    )
+    count_together, at_once = partial(count_jobs, estimator), settings.images_at_once
+    batcher = Batcher(count_together, count_thread, images_at_once=at_once, max_pending=limits.pending)
 
     @asynccontextmanager
     async def lifespan(api: FastAPI) -> AsyncIterator[None]:

@@ -5,10 +5,11 @@ request is answered at once; under load, batches grow by themselves.
 """
 
 import asyncio
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import groupby
 
 from starlette.exceptions import HTTPException
 
@@ -33,16 +34,13 @@ PendingJob = tuple[CountJob, asyncio.Future[JobPredictions]]
 
 
 def count_jobs(estimator: CountEstimator, jobs: Sequence[CountJob]) -> list[JobPredictions]:
-    """Count all jobs; those that name the same categories in one batch."""
-    results: list[JobPredictions] = [[] for _ in jobs]
-    by_categories: dict[tuple[int, ...] | None, list[int]] = defaultdict(list)
-    for index, job in enumerate(jobs):
-        by_categories[None if job.categories is None else tuple(job.categories)].append(index)
+    """Count all jobs; neighbours that name the same categories in one batch."""
+    results: list[JobPredictions] = []
     with single_threaded_torch():
-        for categories, indices in by_categories.items():
-            counted = estimator.predict_each((image for index in indices for image in jobs[index].images), categories)
-            for index in indices:
-                results[index] = [next(counted)[1] for _ in jobs[index].images]
+        for categories, group in groupby(jobs, key=lambda job: job.categories):
+            together = list(group)
+            counted = estimator.predict_each((image for job in together for image in job.images), categories)
+            results += [[next(counted)[1] for _ in job.images] for job in together]
     return results
 
 

@@ -10,6 +10,7 @@ import hmac
 import ipaddress
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers
@@ -137,10 +138,9 @@ class Guard:
         if match is None:
             return False
         name = (match["ipv6"] or match["name"]).lower().rstrip(".")
-        try:
+        with suppress(ValueError):
             return name in self.hosts or bool(ipaddress.ip_address(name))
-        except ValueError:
-            return False
+        return False
 
 
 def content_type(scope: Scope) -> str:
