@@ -26,10 +26,9 @@ from tallybox.photos.detector import Detector
 from tallybox.photos.images import PhotoTooLargeError, read_photo
 from tallybox.photos.shipped import SAMPLE_COUNTS, sample_photos
 from tallybox.service.batching import Batcher, CountJob, count_jobs
-from tallybox.service.guard import PHOTO_TYPE, Guard, Limits, content_type
+from tallybox.service.guard import PHOTO_TYPE, PROBLEMS, Guard, Limits, answer_problem, content_type, problem_responses
 from tallybox.service.models import CountRequest, ExplainRequest, ParameterSet
 from tallybox.service.parameters import Explainer
-from tallybox.service.problems import PROBLEMS, answer_problem, problem_responses
 
 Answer = dict[str, Any]
 # FastAPI describes only bodies that it reads itself.
