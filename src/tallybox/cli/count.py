@@ -12,7 +12,6 @@ import click
 from tallybox.cli import options
 from tallybox.cli.count_output import Pictures, json_text, print_counts, print_totals, write_counts
 from tallybox.cli.terminal import echo_line, progress_bar
-from tallybox.detections.readers import read_category_names
 from tallybox.errors import InputError
 from tallybox.files import check_writable, import_optional, is_special
 from tallybox.photos.cache import unfinished_folder
@@ -53,7 +52,6 @@ def count(
     paths: tuple[str, ...],
     categories: tuple[str, ...],
     file: Path | None,
-    names: Path | None,
     tiles: str,
     folder: Path | None,
     all_boxes: bool,
@@ -80,7 +78,6 @@ def count(
         found = PathCounter(
             paths,
             estimator=file,
-            category_names=None if names is None else read_category_names(names),
             tiles=int(tiles) if tiles.isdecimal() else tiles,  # type: ignore[arg-type]  # checked
             **others,
         )
@@ -90,7 +87,7 @@ def count(
             raise InputError("--total adds up either photos or files of detections, and no videos")
     except InputError as error:
         raise click.UsageError(str(error)) from error
-    inputs = [*(source.path for source in found.sources), *(path for path in (file, names) if path is not None)]
+    inputs = [*(source.path for source in found.sources), *([] if file is None else [file])]
     files = [out for out in (table, page) if out is not None]
     for out in files:
         check_writable(out, inputs)

@@ -83,9 +83,7 @@ text_option = click.option(
 detector_options = joined(
     click.option("--detector", metavar="SPEC", help=SPEC_HELP),
     text_option,
-    click.option(
-        "--engine", type=click.Choice(["local", "ray"]), help="Where: here, or on a Ray cluster.  [default: local]"
-    ),
+    click.option("--engine", type=click.Choice(["local", "ray"]), help="Here, or on a Ray cluster.  [default: local]"),
 )
 source_options = joined(click.option("--detector", metavar="SPEC", help=f"For photos. {SPEC_HELP}"), text_option)
 detections_options = joined(
@@ -94,26 +92,25 @@ detections_options = joined(
         type=click.Choice(["xyxy", "xywh", "cxcywh"]),
         help="What the box columns of a table of detections mean.  [default: by their names]",
     ),
-    click.option("--names", type=existing, help="Names of the detector's classes: YOLO's data.yaml."),
+    click.option(
+        "--names",
+        "category_names",
+        type=existing,
+        callback=lambda ctx, param, path: None if path is None else read_category_names(path),
+        help="Names of the detector's classes: YOLO's data.yaml.",
+    ),
 )
 
 
 def read_labelled(
-    source: str, labels: Path, estimator: Path, report: Callable[[InputError], None], names: Path | None, **options: Any
+    source: str, labels: Path, estimator: Path, report: Callable[[InputError], None], **options: Any
 ) -> LabelledImages:
     """Read labelled images as `read_labelled_images` does, with progress; detections are kept beside the estimator."""
     from tallybox.photos.labelled import read_labelled_images
 
     with progress_bar("detecting") as show:
-        return read_labelled_images(
-            source,
-            labels,
-            cache=estimator.with_suffix(".detections"),
-            category_names=None if names is None else read_category_names(names),
-            on_failure=report,
-            on_progress=show,
-            **options,
-        )
+        cache = estimator.with_suffix(".detections")
+        return read_labelled_images(source, labels, cache=cache, on_failure=report, on_progress=show, **options)
 
 
 @contextmanager
