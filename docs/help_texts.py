@@ -18,7 +18,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def _help_texts(name: str) -> Iterator[str]:
     root = click.Context(cli, info_name="tallybox", max_content_width=76)
-    command = cli.get_command(root, name)
+    _, command, _ = cli.resolve_command(root, [name])
     assert command is not None, name
     context = click.Context(command, root, name, max_content_width=76, terminal_width=76)
     yield f"```{{ .text .console }}\n{command.get_help(context)}\n```"

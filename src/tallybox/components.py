@@ -9,31 +9,37 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
 from tallybox.errors import InputError
 
 
+def import_by_name(spec: str) -> Any:
+    """Import what ``package.module:name`` names, also from the current folder."""
+    module, _, name = spec.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path and "" not in sys.path:
+        sys.path.append(here)
+    return getattr(import_module(module), name)
+
+
 def load_component(spec: str) -> Callable[[int], nn.Module]:
-    """Import a component's class, also from the current folder.
+    """Import a component's class.
 
     >>> load_component("torch.nn:ReLU")
     <class 'torch.nn.modules.activation.ReLU'>
     """
-    module, _, name = spec.partition(":")
-    if not name:
+    if ":" not in spec:
         raise InputError(f"Unknown component {spec!r}; name your own as package.module:Class.")
-    here = str(Path.cwd())
-    if here not in sys.path and "" not in sys.path:
-        sys.path.append(here)
     try:
-        component = getattr(import_module(module), name)
-    except (ImportError, AttributeError) as error:
+        component: Callable[[int], nn.Module] = import_by_name(spec)
+    except (ImportError, AttributeError, ValueError) as error:
         raise InputError(f"Cannot import component {spec}: {error}") from error
     if not callable(component):
         raise InputError(f"Component {spec} is not a class.")
-    return component  # type: ignore[no-any-return]  # checked above
+    return component
 
 
 def component_name(component: nn.Module) -> str:

@@ -41,13 +41,8 @@ def _single_threads(number: int) -> ThreadPoolExecutor:
     return pool
 
 
-@cache
-def _helper() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, thread_name_prefix="tallybox-helper")
-
-
 def _forget_threads() -> None:
-    for pool in (_threads, _single_threads, _helper):
+    for pool in (_threads, _single_threads):
         pool.cache_clear()
 
 
@@ -64,7 +59,7 @@ def _use_one_thread(started: Barrier) -> None:
 
 def _set_threads_of_new_threads(number: int) -> None:
     """Reset torch's number for new threads, which `torch.set_num_threads` sets along with the caller's own."""
-    _helper().submit(torch.set_num_threads, number).result()
+    _threads(1).submit(torch.set_num_threads, number).result()  # kernels of one thread never use this pool
 
 
 _threads_of_kernels: ContextVar[int | None] = ContextVar("threads of kernels", default=None)

@@ -9,7 +9,7 @@ import os
 import secrets
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
@@ -146,9 +146,7 @@ def open_regular(path: Path) -> BinaryIO:
     try:
         if path.is_dir():
             raise InputError(f"{path} is a folder; name a file.")
-        if not path.exists():
-            raise InputError(f"No such file: {path}")
-        if not path.is_file():
+        if is_special(path):
             raise InputError(f"{path} is a pipe or a device, not a regular file.")
         if path.stat().st_size == 0:
             raise InputError(f"{path} is empty.")
@@ -164,11 +162,8 @@ def open_binary(path: Path) -> Iterator[BinaryIO]:
         with open_regular(path) as file:
             is_packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
             file.seek(0)
-            if is_packed:
-                with gzip.open(file) as unpacked:
-                    yield cast(BinaryIO, unpacked)
-            else:
-                yield file
+            with gzip.open(file) if is_packed else nullcontext(file) as unpacked:
+                yield cast(BinaryIO, unpacked)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(f"{path}: truncated or damaged gzip file ({error})") from None
 

@@ -6,6 +6,7 @@ from benchmarks.synthetic_photos import made_up_photos
 
 from tallybox.detections.categories import quantity
 from tallybox.photos import sample_photos
+from tallybox.photos.shipped import SHIPPED_ESTIMATOR
 from tests.support import commands
 from tests.support.detection_sets import coco_results, write_json
 from tests.support.estimators import small_estimator
@@ -31,14 +32,6 @@ def test_a_page_says_what_count_says(tmp_path, detections, estimator):
     assert out.read_text().startswith("<!doctype html>")
 
 
-@pytest.mark.parametrize("component", ["counter", "presence"])
-def test_an_untrained_component_needs_no_estimator(tmp_path, detections, component):
-    out = tmp_path / "page.html"
-    ran = run(detections, "--image", 1, "--component", component, "--category", "person", "--out", out)
-    assert ran.exit_code == 0, ran.output
-    assert "people" in ran.stderr
-
-
 def test_a_photo_is_shown_with_what_count_says(tmp_path):
     pytest.importorskip("PIL", reason="needs the package pillow")
     photo = sample_photos()[1]
@@ -55,10 +48,11 @@ def test_a_photo_is_shown_with_what_count_says(tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--component", "counter"), "--image"),
-        (("--component", "counter", "--image", "77"), "77"),
-        (("--component", "counter", "--image", "1", "--category", "dragon"), "dragon"),
-        (("--component", "counter", "--estimator", "x"), "--estimator"),
+        ((), "--image"),
+        (("--image", "77"), "77"),
+        (("--image", "1", "--category", "dragon", "--estimator", SHIPPED_ESTIMATOR), "dragon"),
+        (("--image", "1", "--detector", "picodet"), "--detector"),
+        (("--image", "1", "--estimator", "nosuch"), "nosuch"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path, detections, options, said):

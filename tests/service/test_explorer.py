@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -9,9 +7,14 @@ from tallybox import Counter, PresenceCounter
 from tallybox.photos import sample_photos
 from tallybox.photos.counter import PhotoCounter
 from tallybox.photos.shipped import shipped_estimator
-from tallybox.service.parameters import Explainer, counter_with_knots, presence_with_parameters
+from tallybox.service.models import ExplainRequest
+from tallybox.service.parameters import Explainer
 from tests.support.pages import scene_of, settled, start_service, stop_service
 from tests.support.photos import embedded_detector
+
+
+def component_of(**named):
+    return Explainer(shipped_estimator()).component(ExplainRequest(boxes=[], attention=[], **named))
 
 
 def shown_count(page) -> float:
@@ -125,8 +128,7 @@ def test_a_link_restores_the_scene(explorer):
     assert scene_of(other) == scene
     assert shown_count(other) == first
     assert other.locator("#parameters").input_value() == "toy-0.5-0.25-2"
-    parameters = Explainer.of(shipped_estimator()).sets["presence"]["toy-0.5-0.25-2"].parameters
-    component = presence_with_parameters(json.dumps(parameters), 10)
+    component = component_of(component="presence", parameters="toy-0.5-0.25-2")
     assert first == pytest.approx(library_count(component, scene), abs=1e-6)
 
 
@@ -187,7 +189,7 @@ def test_bending_keeps_activations_rising_from_0_to_1(explorer):
     assert (np.diff(knots) >= 0).all()
     assert knots[1, 4] > 0.6
     assert shown_count(page) > straight
-    expected = library_count(counter_with_knots(tuple(map(tuple, scene["activations"])), 10), scene)
+    expected = library_count(component_of(activations=scene["activations"]), scene)
     assert shown_count(page) == pytest.approx(expected, abs=1e-6)
     page.locator("#reset").click()
     settled(page)

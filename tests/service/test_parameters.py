@@ -8,7 +8,8 @@ from research.toy_weights import SETTINGS, TOY_WEIGHTS, collect
 from tallybox.errors import InputError
 from tallybox.presence.weights import PresenceFunctions
 from tallybox.runs import read_results
-from tallybox.service.parameters import Explainer, counter_with_knots, presence_with_parameters
+from tallybox.service.models import ExplainRequest
+from tallybox.service.parameters import Explainer, activation_weight
 from tests.support.estimators import small_estimator
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "toy"
@@ -23,13 +24,14 @@ def test_parameters_make_the_functions_that_were_learned(sweep, side_length, noi
     setting = {"side_length": side_length, "noise": noise, "seed": 0}
     row = next(row for row in read_results(RESULTS / sweep / "results.jsonl") if setting.items() <= row.items())
     name = f"toy-{side_length:g}-{noise:g}"
-    sets = Explainer.of(small_estimator()).sets
-    knots = counter_with_knots(tuple(map(tuple, sets["counter"][name].parameters)), 10)
-    assert torch.nn.functional.pad(knots.weight.detach().cumsum(-1), (1, 0))[0].numpy() == pytest.approx(
+    explainer = Explainer(small_estimator())
+    boxes = {"boxes": [], "attention": []}
+    counter = explainer.component(ExplainRequest(**boxes, component="counter", parameters=name))
+    assert torch.nn.functional.pad(counter.weight.detach().cumsum(-1), (1, 0))[0].numpy() == pytest.approx(
         torch.tensor(row["activations"]).numpy(), abs=2e-5
     )
     for head in range(3):
-        component = presence_with_parameters(json.dumps(sets["presence"][f"{name}-{head + 1}"].parameters), 10)
+        component = explainer.component(ExplainRequest(**boxes, component="presence", parameters=f"{name}-{head + 1}"))
         functions = PresenceFunctions.of(component.weights)
         for function in ("slope", "shift", "step", "calibration", "order", "evidence", "overlap"):
             values = getattr(functions, function).detach()[0].numpy()
@@ -42,4 +44,4 @@ def test_parameters_make_the_functions_that_were_learned(sweep, side_length, noi
 )
 def test_activations_that_do_not_rise_from_0_to_1_are_refused(knots):
     with pytest.raises(InputError, match="activation"):
-        counter_with_knots(tuple(map(tuple, knots)), 10)
+        activation_weight(knots)

@@ -1,22 +1,20 @@
 """`tallybox ask`: a VQA model's answer to a question about a photo. Experimental."""
 
-import json
-import sys
 import warnings
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from tallybox.cli.options import any_path, existing, json_option
-from tallybox.cli.terminal import echo_line
+from tallybox.cli import options
+from tallybox.cli.terminal import echo_json, echo_line
 
 
 @click.command()
-@click.argument("photo", type=any_path)
+@click.argument("photo", type=options.any_path)
 @click.argument("question")
-@click.option("--model", type=existing, help="A run or checkpoint of `tallybox vqa train`.")
-@json_option
+@click.option("--model", type=options.existing, help="A run or checkpoint of `tallybox vqa train`.")
+@options.json_option
 def ask(photo: Path, question: str, model: Path | None, as_json: bool) -> None:
     """Experimental: answer an English QUESTION about a PHOTO, such as "How many dogs are there?".
 
@@ -41,7 +39,7 @@ def ask(photo: Path, question: str, model: Path | None, as_json: bool) -> None:
         echo_line(f"Unknown words were ignored: {unknown}. The answer is unreliable.", err=True)
     if as_json:
         counted = {name: count.to_dict() for name, count in counts.items()}
-        sys.stdout.write(json.dumps({**answer.to_dict(), **({"counts": counted} if counted else {})}) + "\n")
+        echo_json({**answer.to_dict(), **({"counts": counted} if counted else {})})
         return
     for text, probability in answer.answers:
         if text == answer.answer or probability >= 0.01:

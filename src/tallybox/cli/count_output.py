@@ -1,14 +1,8 @@
-"""Outputs of `tallybox count`: JSON, tables, lines for people, and annotated photos.
-
-Each output is a context manager that gives a function, which writes one image as soon as it is counted.
-"""
+"""Outputs of `tallybox count`: JSON, tables, lines for people, and outlined photos."""
 
 import json
 import os
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,182 +14,130 @@ from tallybox.cli.terminal import echo_line, printable
 from tallybox.detections.categories import named
 from tallybox.detections.writers import write_table
 from tallybox.errors import InputError
-from tallybox.estimator.estimator import Categories
-from tallybox.estimator.prediction import TotalPrediction, marked_interval, most_first
+from tallybox.estimator.prediction import CountPrediction, TotalPrediction, marked_interval, most_first
 from tallybox.files import import_optional, write_text
 from tallybox.photos.counter import PhotoCounter
 from tallybox.photos.pipeline import PhotoResult
 
-TABLE_COLUMNS = (
-    *("image", "category", "count", "most_probable", "expected", "low", "high"),
-    *("saturated", "calibrated"),
-)
+COLUMNS = ("image", "category", "count", "most_probable", "expected", "low", "high", "saturated", "calibrated")
 MAX_STEM = 200  # bytes of a photo's name that its picture keeps; a file name has at most 255
 
-
-Write = Callable[[PhotoResult], None]
-NamedTotals = Callable[[], dict[str, TotalPrediction]]  # called after the last image
+Totals = Mapping[str, TotalPrediction]
 
 
-def image_dict(image: PhotoResult) -> dict[str, Any]:
-    """Return plain values for JSON."""
+def json_text(images: Iterable[PhotoResult], totals: Totals | None) -> str:
+    """Return one JSON object with the images, and the totals if wanted."""
+    sums = {} if totals is None else {"totals": {name: total.to_dict() for name, total in totals.items()}}
+    return json.dumps({"images": list(map(_image_dict, images)), **sums}) + "\n"
+
+
+def _image_dict(image: PhotoResult) -> dict[str, Any]:
     counts = {name: prediction.to_dict() for name, prediction in image.counts.items()}
     tiling = {} if image.tiling is None else {"tiles": image.tiling.to_dict()}
     seconds = {} if image.seconds is None else {"seconds": image.seconds}
     return {"image": image.name, **seconds, "counts": counts, **tiling}
 
 
-def json_text(images: Iterable[PhotoResult], sums: Mapping[str, TotalPrediction] | None) -> str:
-    """Return one JSON object with the images, and the totals if wanted."""
-    totals = {} if sums is None else {"totals": {name: total.to_dict() for name, total in sums.items()}}
-    return json.dumps({"images": list(map(image_dict, images)), **totals}) + "\n"
-
-
-@contextmanager
-def json_output(totals: NamedTotals | None) -> Iterator[Write]:
-    """Write one object to standard output."""
-    images: list[PhotoResult] = []
-    yield lambda image: images.append(replace(image, photo=None))
-    sys.stdout.write(json_text(images, None if totals is None else totals()))
-
-
-@contextmanager
-def table_output(path: Path, totals: NamedTotals | None) -> Iterator[Write]:
-    """Write a table with the columns of `TABLE_COLUMNS`, or JSON, by the file's suffix.
+def write_counts(images: Sequence[PhotoResult], totals: Totals | None, path: Path) -> None:
+    """Write a table, or JSON, by the file's suffix.
 
     An image in which nothing is counted has a row without a category. Totals, if wanted, are the last rows, of the
     image "total".
     """
-    pandas = import_optional("pandas", needed_for=f"writing {path}", install="'tallybox[detections]'")
-    images: list[PhotoResult] = []
-    yield lambda image: images.append(replace(image, photo=None))
-    sums = None if totals is None else totals()
     if path.suffix.lower() == ".json":
-        write_text(path, json_text(images, sums))
+        write_text(path, json_text(images, totals))
     else:
-        frame = pandas.DataFrame(_rows(images, sums or {}), columns=list(TABLE_COLUMNS), dtype=object)
-        times = {image.name: image.seconds for image in images if image.seconds is not None}
-        if times:
-            frame.insert(1, "seconds", frame["image"].map(times))
+        pandas = import_optional("pandas", needed_for=f"writing {path}", install="'tallybox[detections]'")
+        rows: list[dict[str, Any]] = []
+        for image in images:
+            of_image = {"image": image.name, "seconds": image.seconds}
+            rows += [of_image | _cells(*pair) for pair in image.counts.items()] or [of_image | {"count": 0}]
+        for category, total in (totals or {}).items():
+            rows.append({"image": "total", "count": round(total.expected), **_cells(category, total)})
+        has_times = any(image.seconds is not None for image in images)
+        columns = [COLUMNS[0], *(["seconds"] if has_times else []), *COLUMNS[1:]]
+        frame = pandas.DataFrame(rows, columns=columns, dtype=object)
         write_table(frame if path.suffix.lower() != ".parquet" else frame.convert_dtypes(), path)
     in_windows = sum(image.tiling is not None for image in images)
     echo_line(f"Wrote {path}: {len(images)} images{f', {in_windows} in windows' if in_windows else ''}", err=True)
 
 
-def _rows(images: Iterable[PhotoResult], sums: Mapping[str, TotalPrediction]) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of a table."""
-    for image in images:
-        if not image.counts:
-            yield (image.name, None, 0, *[None] * (len(TABLE_COLUMNS) - 3))
-        for category, p in image.counts.items():
-            numbers = (p.count, p.most_probable, round(p.expected, 4), p.low, p.high)
-            yield (image.name, category, *numbers, str(p.saturated).lower(), str(p.calibrated).lower())
-    for category, total in sums.items():
-        expected = (round(total.expected), None, round(total.expected, 2))
-        yield ("total", category, *expected, total.low, total.high, None, str(total.calibrated).lower())
+def _cells(category: str, prediction: CountPrediction | TotalPrediction) -> dict[str, Any]:
+    cells = {"category": category, **prediction.to_dict(), "calibrated": str(prediction.calibrated).lower()}
+    if isinstance(prediction, CountPrediction):
+        cells["saturated"] = str(prediction.saturated).lower()
+    return cells
 
 
-@contextmanager
-def text_output(totals: NamedTotals | None = None, *, every: bool, as_lines: bool = False) -> Iterator[Write]:
-    """Print a table for each photo, or ``as_lines``, a line for each image of a file, and a table of totals if wanted.
-
-    With ``every``, categories that count 0 are in the table as well: the user named them.
-    """
+def print_counts(image: PhotoResult, *, every: bool, as_table: bool) -> None:
+    """Print a table of a photo's counts, or a line; with ``every``, also of categories that count 0: they are named."""
+    windows = "" if image.tiling is None else f", {image.tiling.windows} windows in {image.tiling.seconds:.1f} s"
+    counted = {category: p for category, p in most_first(image.counts) if every or p.count > 0}
+    if image.path is None or not as_table:
+        parts = [f"{named(str(p), category)} ({marked_interval(p)})" for category, p in counted.items()]
+        echo_line(f"{image.name}{windows}  {' · '.join(parts) or 'nothing counted'}")
+        return
     console = Console(highlight=False)
-
-    def write(image: PhotoResult) -> None:
-        if image.path is not None and not as_lines:
-            _print_table(console, image, every)
-            return
-        listed = [(category, p) for category, p in most_first(image.counts) if p.count > 0 or every]
-        parts = [f"{named(str(p), category)} ({marked_interval(p)})" for category, p in listed]
-        counted = " · ".join(parts) or "nothing counted"
-        sys.stdout.write(printable(f"{image.name}{_windows_used(image)}  {counted}") + "\n")
-
-    yield write
-    if totals is not None:
-        largest = sorted(totals().items(), key=lambda pair: -pair[1].expected)
-        rows = [(category, f"{total.expected:.1f}", total) for category, total in largest]
-        console.print(Text("all images together", "bold"))
-        console.print(counts_table(("category", "expected total", "90 % interval"), rows))
-
-
-@contextmanager
-def report_output(path: Path, counter: PhotoCounter, categories: Categories) -> Iterator[Write]:
-    """Write a page with the totals and every photo, outlined."""
-    from tallybox.photos.report import Report
-
-    report, totals = Report(counter), counter.estimator.totals(categories)
-
-    def write(image: PhotoResult) -> None:
-        if image.path is not None and image.predictions is not None:
-            totals.add(image.predictions)
-            report.add(image)
-
-    yield write
-    report.write(path, totals.compute())
-    echo_line(f"Wrote {path}", err=True)
-
-
-@contextmanager
-def picture_output(
-    folder: Path, counter: PhotoCounter, report: Callable[[InputError], None], *, all_boxes: bool = False
-) -> Iterator[Write]:
-    """Write each photo with its counted objects outlined, as ``NAME_counted.jpg`` in a folder."""
-    from tallybox.photos.outlines import save_picture
-
-    folder.mkdir(parents=True, exist_ok=True)
-    written: set[str] = set()
-    colours: dict[str, str] = {}  # of categories, the same in all pictures
-
-    def write(image: PhotoResult) -> None:
-        if image.path is None:
-            return
-        name = image.path.stem if image.seconds is None else image.path.name
-        stem = os.fsencode(name)[:MAX_STEM].decode(errors="ignore")
-        name, number = f"{stem}_counted.jpg", 2
-        while name in written:  # photos of several folders may share their names
-            name, number = f"{stem}_counted-{number}.jpg", number + 1
-        try:
-            save_picture(counter.draw(image, all_boxes=all_boxes, colours=colours), folder / name)
-            written.add(name)
-        except InputError as error:
-            report(error)
-
-    try:
-        yield write
-    finally:
-        number = len(written)
-        echo_line(f"Wrote {number} {'picture' if number == 1 else 'pictures'} to {folder}", err=True)
-
-
-def _print_table(console: Console, image: PhotoResult, every: bool) -> None:
     size_wh = None if image.detections is None else image.detections.image_size
     size = "" if size_wh is None else f"  {size_wh[0]} x {size_wh[1]}"
-    console.print(Text.assemble((printable(image.name), "bold"), (size + _windows_used(image), "dim")), soft_wrap=True)
-    counted = {category: p for category, p in image.counts.items() if every or p.count > 0}
-    perhaps = {category: p for category, p in image.counts.items() if category not in counted}
+    console.print(Text.assemble((printable(image.name), "bold"), (size + windows, "dim")), soft_wrap=True)
     if counted:
-        rows = [(category, p, p) for category, p in most_first(counted)]
-        console.print(counts_table(("category", "count", "90 % interval"), rows))
+        rows = [(category, str(p), p) for category, p in counted.items()]
+        console.print(_counts_table(("category", "count", "90 % interval"), rows))
     else:
         console.print("  nothing counted")
+    perhaps = {category: p.probability_of_any for category, p in image.counts.items() if category not in counted}
     if perhaps:
-        likely = sorted(perhaps.items(), key=lambda pair: -pair[1].probability_of_any)
-        listed = ", ".join(f"{category} ({100 * p.probability_of_any:.0f} %)" for category, p in likely)
+        likely = sorted(perhaps.items(), key=lambda pair: -pair[1])
+        listed = ", ".join(f"{category} ({100 * probability:.0f} %)" for category, probability in likely)
         console.print(Text(printable(f"  perhaps also: {listed}"), "dim"), soft_wrap=True)
     console.print()
 
 
-def _windows_used(image: PhotoResult) -> str:
-    return "" if image.tiling is None else f", {image.tiling.windows} windows in {image.tiling.seconds:.1f} s"
+def print_totals(totals: Totals) -> None:
+    """Print a table of totals, the largest first."""
+    largest = sorted(totals.items(), key=lambda pair: -pair[1].expected)
+    rows = [(category, f"{total.expected:.1f}", total) for category, total in largest]
+    console = Console(highlight=False)
+    console.print(Text("all images together", "bold"))
+    console.print(_counts_table(("category", "expected total", "90 % interval"), rows))
 
 
-def counts_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-    """Return a table for people of names, a number, and the interval of the prediction that ends each row."""
-    table = Table(*headers[:-2], box=None, padding=(0, 3, 0, 2), header_style="dim")
-    table.add_column(headers[-2], justify="right")
-    table.add_column(headers[-1])
-    for *cells, prediction in rows:
-        table.add_row(*(Text(printable(cell)) for cell in cells), marked_interval(prediction))
+def _counts_table(
+    headers: tuple[str, str, str], rows: Iterable[tuple[str, str, CountPrediction | TotalPrediction]]
+) -> Table:
+    table = Table(headers[0], box=None, padding=(0, 3, 0, 2), header_style="dim")
+    table.add_column(headers[1], justify="right")
+    table.add_column(headers[2])
+    for name, number, prediction in rows:
+        table.add_row(Text(printable(name)), number, marked_interval(prediction))
     return table
+
+
+class Pictures:
+    """Writes photos with their counted objects outlined, as ``NAME_counted.jpg`` in a folder."""
+
+    def __init__(self, folder: Path, counter: PhotoCounter, *, all_boxes: bool) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.written: set[Path] = set()
+        self._folder, self._counter = folder, counter
+        self._options: dict[str, Any] = {
+            "all_boxes": all_boxes,
+            "colours": {},
+        }  # one colour a category, in all pictures
+
+    def save(self, photo: PhotoResult, report: Callable[[InputError], None]) -> None:
+        """Write one picture; ``report`` gets the error if another file is in its place."""
+        from tallybox.photos.outlines import save_picture
+
+        assert photo.path is not None
+        name = photo.path.stem if photo.seconds is None else photo.path.name
+        stem = os.fsencode(name)[:MAX_STEM].decode(errors="ignore")
+        path, number = self._folder / f"{stem}_counted.jpg", 2
+        while path in self.written:  # photos of several folders may share their names
+            path, number = self._folder / f"{stem}_counted-{number}.jpg", number + 1
+        try:
+            save_picture(self._counter.draw(photo, **self._options), path)
+            self.written.add(path)
+        except InputError as error:
+            report(error)

@@ -1,15 +1,17 @@
 """`tallybox demo`: the sample photos next to their true counts, then how the counter counts three cats."""
 
-from collections import defaultdict
 from pathlib import Path
 
 import click
+import numpy as np
 import torch
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from torch import Tensor
 
+from tallybox.cli.evaluate import figures_table
+from tallybox.cli.options import out_folder
 from tallybox.counter.module import Counter
 from tallybox.detections.categories import plural
 from tallybox.errors import TallyboxError
@@ -25,12 +27,7 @@ SHADES = "·░▒▓█"  # 0 to 1; shades rather than colours, so that every t
 
 
 @click.command()
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("runs/demo"),
-    help="Folder for the pages.  [default: runs/demo]",
-)
+@click.option("--out", type=out_folder, default="runs/demo", show_default=True, help="Folder for the pages.")
 def demo(out: Path) -> None:
     """Count three photos, compare with their true counts, and show how it works. You need no files.
 
@@ -55,39 +52,27 @@ def show_photos(console: Console, folder: Path) -> None:
         console.print(f"[bold]Photos[/bold]  {escape(str(error))}\n")
         return
     console.print("\n[bold]Three photos that the bundled estimator was not fitted to[/bold]\n")
-    table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
-    table.add_column("")
-    for header in ("true", "tallybox", "90 %", "NMS", "sum of scores"):
-        table.add_column(header, justify="right")
-    errors: dict[str, float] = defaultdict(float)
+    table = figures_table("", "true", "tallybox", "90 %", "NMS", "sum of scores")
+    errors = np.zeros(3)
     pages = []
     for path in reversed(sample_photos()):
         photo, truth = read_photo(path), SAMPLE_COUNTS[path.name]
         (image,) = counter.detector.detect([photo])
         table.add_row(f"[bold]{path.name}[/bold]")
         for count in estimator_counts(counter.estimator, image, list(truth)):
-            true_count, other = truth[count["name"]], count["baselines"]
-            methods = {"tallybox": count["count"], "NMS": other["nms"], "sum of scores": other["sum"]}
-            for method, value in methods.items():
-                errors[method] += abs(value - true_count)
+            true_count, baselines = truth[count["name"]], count["baselines"]
+            errors += np.abs(np.array([count["count"], baselines["nms"], baselines["sum"]]) - true_count)
             interval = f"{count['low']}–{count['high']}" if count["low"] < count["high"] else str(count["low"])
-            numbers = (
-                str(true_count),
-                f"[bold]{count['count']}[/bold]",
-                interval,
-                str(other["nms"]),
-                f"{other['sum']:.1f}",
-            )
-            table.add_row(f"  {plural(count['name'])}", *numbers)
+            numbers = (f"[bold]{count['count']}[/bold]", interval, str(baselines["nms"]), f"{baselines['sum']:.1f}")
+            table.add_row(f"  {plural(count['name'])}", str(true_count), *numbers)
         counts = estimator_counts(counter.estimator, image, None)
         for count in counts:
             count["truth"] = truth.get(count["name"], 0)
-        page = folder / f"{path.stem}.html"
         title = f"How many in {path.name}?"
-        write_text(page, explain_page(page_data(title, "Bundled estimator", canvas_size(image), counts, photo)))
-        pages.append(page)
-    totals = (f"{errors['tallybox']:.0f}", "", f"{errors['NMS']:.0f}", f"{errors['sum of scores']:.0f}")
-    table.add_row("[dim]sum of errors[/dim]", "", *totals)
+        pages.append(folder / f"{path.stem}.html")
+        write_text(pages[-1], explain_page(page_data(title, "Bundled estimator", canvas_size(image), counts, photo)))
+    ours, nms, scores = (f"{error:.0f}" for error in errors)
+    table.add_row("[dim]sum of errors[/dim]", "", ours, "", nms, scores)
     console.print(table)
     console.print("\nOpen in a browser:")
     for page in pages:
@@ -103,20 +88,19 @@ def show_idea(console: Console) -> None:
     console.print("\n[bold]How does it work?[/bold]  Three cats, one of them detected twice:\n")
     console.print(f"  {'    '.join(f'{number} {label}' for number, label in enumerate(proposals.labels, start=1))}\n")
     matrices = Table.grid(padding=(0, 4))
-    matrices.add_row(
-        shade_matrix("  A = a aᵀ", trace.relevance),
-        shade_matrix("  D = 1 - IoU", trace.distance),
-        shade_matrix("  Ã = A ⊙ D", trace.deduplicated),
-        shade_matrix("  C", trace.count_matrix),
-    )
+    titles = {
+        "  A = a aᵀ": trace.relevance,
+        "  D = 1 - IoU": trace.distance,
+        "  Ã = A ⊙ D": trace.deduplicated,
+        "  C": trace.count_matrix,
+    }
+    matrices.add_row(*(shade_matrix(title, matrix) for title, matrix in titles.items()))
     console.print(matrices)
-    edges = trace.count_matrix.sum().item()
     console.print("\nA  connects each pair of boxes with an edge: 16 edges, and √16 = 4 boxes.")
     console.print("D  is 0 for boxes at the same place, so that Ã has no edges within a cat.")
     console.print("C  scales the edges of duplicates down, and adds each cat's edge to itself.\n")
-    console.print(
-        f"[bold]How many cats?[/bold]       √(sum of C) = √{edges:.0f} = [bold]{trace.count.item():.2f}[/bold]"
-    )
+    edges, cats_counted = trace.count_matrix.sum().item(), trace.count.item()
+    console.print(f"[bold]How many cats?[/bold]       √(sum of C) = √{edges:.0f} = [bold]{cats_counted:.2f}[/bold]")
     console.print(f"[bold]How many dark cats?[/bold]  With score 0 for the white cat: [bold]{dark:.2f}[/bold]\n")
 
 

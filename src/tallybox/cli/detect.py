@@ -1,22 +1,21 @@
 """`tallybox detect`: photos to a file of detections."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-from tallybox.cli.options import detector_options, file_to_write, reported_failures
-from tallybox.cli.progress import progress_bar
-from tallybox.cli.terminal import echo_line
-from tallybox.errors import InputError
+from tallybox.cli import options
+from tallybox.cli.terminal import echo_line, progress_bar
 from tallybox.files import check_writable
 
 
 @click.command()
-@click.argument("paths", metavar="PHOTOS...", nargs=-1, required=True)
-@click.option("--out", type=file_to_write, required=True, help="The file of detections.")
-@detector_options
-def detect(paths: tuple[str, ...], out: Path, detector: str | None, **options: Any) -> None:
+@options.photos_argument
+@click.option("--out", type=options.file_to_write, required=True, help="The file of detections.")
+@options.detector_options
+def detect(photos: Mapping[str, Path], out: Path, detector: str | None, **others: Any) -> None:
     """Write a detector's boxes for photos, folders of photos and patterns ("*.jpg") to a file for `fit` and `count`.
 
     A .parquet file keeps category names and photos without boxes; .json and .json.gz are COCO results.
@@ -27,15 +26,10 @@ def detect(paths: tuple[str, ...], out: Path, detector: str | None, **options: A
     tallybox detect photos/ --detector ultralytics:own.pt --out boxes.parquet
     """  # noqa: D301 - click keeps the lines after a backspace as they are
     from tallybox.photos.cache import detect_to_file
-    from tallybox.photos.sources import find_photos
 
-    try:
-        photos = find_photos(paths)
-    except InputError as error:
-        raise click.UsageError(str(error)) from error
     check_writable(out, photos.values())
-    settings = {name: value for name, value in {"spec": detector, **options}.items() if value}
-    with reported_failures() as report:
+    settings = {name: value for name, value in {"spec": detector, **others}.items() if value}
+    with options.reported_failures() as report:
         with progress_bar("detecting") as show:
             images = detect_to_file(photos, out, on_failure=report, on_progress=show, **settings)
         echo_line(f"Wrote {out}: {sum(map(len, images))} boxes in {len(images)} photos")

@@ -7,27 +7,20 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from tallybox.cli.options import (
-    detections_options,
-    existing,
-    json_option,
-    read_labelled,
-    reported_failures,
-    source_options,
-)
+from tallybox.cli import options
 from tallybox.cli.terminal import echo_json
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.photos.specs import check_same_detector
 
 
 @click.command("evaluate")
-@click.argument("file", type=existing)
+@click.argument("file", type=options.existing)
 @click.argument("source", metavar="DETECTIONS|PHOTOS")
-@click.argument("labels", type=existing)
-@source_options
-@detections_options
-@json_option
-def evaluate(file: Path, source: str, labels: Path, as_json: bool, **options: Any) -> None:
+@click.argument("labels", type=options.existing)
+@options.source_options
+@options.detections_options
+@options.json_option
+def evaluate(file: Path, source: str, labels: Path, as_json: bool, **others: Any) -> None:
     """Score the estimator in FILE on labelled images, compared with NMS tuned on the images that it was fitted to.
 
     Images and LABELS are as for `tallybox fit`; tallybox does not score what your table leaves out.
@@ -40,8 +33,8 @@ def evaluate(file: Path, source: str, labels: Path, as_json: bool, **options: An
     from tallybox.estimator.evaluation import evaluate as score
 
     estimator = CountEstimator.load(file)
-    with reported_failures() as report:
-        images, counts, detector = read_labelled(source, labels, file, report, **options)
+    with options.reported_failures() as report:
+        images, counts, detector = options.read_labelled(source, labels, file, report, **others)
         if detector:
             check_same_detector(estimator.fitted.detector, detector)
         result = score(estimator, images, counts)

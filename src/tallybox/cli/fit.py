@@ -8,18 +8,9 @@ from typing import Any
 import click
 from rich.console import Console
 
+from tallybox.cli import options
 from tallybox.cli.evaluate import figures_table
-from tallybox.cli.options import (
-    detections_options,
-    existing,
-    file_to_write,
-    json_option,
-    read_labelled,
-    reported_failures,
-    source_options,
-)
-from tallybox.cli.progress import progress_bar
-from tallybox.cli.terminal import echo_json, echo_line
+from tallybox.cli.terminal import echo_json, echo_line, progress_bar
 from tallybox.detections.categories import COCO_CATEGORIES, listed_names
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.evaluation import train_metrics
@@ -28,12 +19,12 @@ from tallybox.files import check_writable
 
 @click.command()
 @click.argument("source", metavar="DETECTIONS|PHOTOS")
-@click.argument("labels", type=existing)
-@click.option("--out", type=file_to_write, required=True, help="The estimator's file.")
-@source_options
-@detections_options
-@json_option
-def fit(source: str, labels: Path, out: Path, as_json: bool, **options: Any) -> None:
+@click.argument("labels", type=options.existing)
+@click.option("--out", type=options.file_to_write, required=True, help="The estimator's file.")
+@options.source_options
+@options.detections_options
+@options.json_option
+def fit(source: str, labels: Path, out: Path, as_json: bool, **others: Any) -> None:
     """Fit an estimator to a detector's boxes and your true counts, LABELS: a table, or COCO instances.
 
     Give the boxes as a file of DETECTIONS, or a folder of PHOTOS for tallybox to detect. A table has a row for each
@@ -49,8 +40,8 @@ def fit(source: str, labels: Path, out: Path, as_json: bool, **options: Any) -> 
     start = time.perf_counter()
     inputs = [found.path for found in find_sources([source])]
     check_writable(out, [*inputs, labels])
-    with reported_failures() as report_failure:
-        images, counts, detector = read_labelled(source, labels, out, report_failure, **options)
+    with options.reported_failures() as report_failure:
+        images, counts, detector = options.read_labelled(source, labels, out, report_failure, **others)
         with progress_bar("fitting") as show:
             estimator = CountEstimator().fit(images, counts, detector=detector, on_progress=show)
         estimator.save(out)

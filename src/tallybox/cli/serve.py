@@ -1,10 +1,6 @@
 """`tallybox serve`: the explorer page and the HTTP service."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -12,12 +8,6 @@ from tallybox.cli.options import estimator_option, source_options
 from tallybox.cli.terminal import echo_line
 from tallybox.errors import TallyboxError
 from tallybox.files import import_optional
-
-if TYPE_CHECKING:
-    from tallybox.estimator.estimator import CountEstimator
-    from tallybox.photos.detector import Detector
-
-LOCAL = ("127.0.0.1", "::1", "localhost")
 
 
 @click.command()
@@ -47,37 +37,26 @@ def serve(
     """  # noqa: D301 - click keeps the lines after a backspace as they are
     for package in ("fastapi", "granian"):
         import_optional(package, needed_for="serving", install="'tallybox[serve]'")
+    from tallybox.estimator.estimator import CountEstimator
+    from tallybox.photos.counter import PhotoCounter
+    from tallybox.photos.shipped import shipped_estimator
+    from tallybox.photos.specs import DEFAULT_SPEC
     from tallybox.service.api import ServiceSettings
     from tallybox.service.server import serve as run
 
     if token == "":
         raise TallyboxError("The token is empty; leave it out to serve without one.")
-    if host not in LOCAL and token is None:
+    if host not in ("127.0.0.1", "::1", "localhost") and token is None:
         echo_line(f"Warning: no token set; anyone who can reach {host} can use the service.", err=True)
-    estimator, found, reason = _estimator_and_detector(file, detector, texts)
-    settings = ServiceSettings(estimator, found, token=token, hosts=hosts, no_detector=reason)
-    run(settings, host, port, on_start=lambda at: echo_line(f"tallybox is at {at} (Ctrl-C stops)", err=True))
-
-
-def _estimator_and_detector(
-    file: Path | None, spec: str | None, texts: Sequence[str]
-) -> tuple[CountEstimator, Detector | None, str]:
-    """Return the estimator and the detector, or the reason why there is no detector.
-
-    Without a detector the service still counts detections.
-    """
-    from tallybox.estimator.estimator import CountEstimator
-    from tallybox.photos.counter import PhotoCounter
-    from tallybox.photos.shipped import shipped_estimator
-    from tallybox.photos.specs import DEFAULT_SPEC
-
     estimator = None if file is None else CountEstimator.load(file)
     try:
         import_optional("PIL", needed_for="counting photos", install="'tallybox[photos]'", package="pillow")
-        counter = PhotoCounter(spec or DEFAULT_SPEC, estimator, texts=texts)
-        return counter.estimator, counter.detector, ""
+        counter = PhotoCounter(detector or DEFAULT_SPEC, estimator, texts=texts)
+        settings = ServiceSettings(counter.estimator, counter.detector, token=token, hosts=hosts)
     except TallyboxError as error:
-        if spec or texts:
+        if detector or texts:
             raise
-        echo_line(f"This service does not count photos: {error}", err=True)
-        return estimator or shipped_estimator(), None, f"This service does not count photos: {error}"
+        reason = f"This service does not count photos: {error}"
+        echo_line(reason, err=True)
+        settings = ServiceSettings(estimator or shipped_estimator(), token=token, hosts=hosts, no_detector=reason)
+    run(settings, host, port, on_start=lambda at: echo_line(f"tallybox is at {at} (Ctrl-C stops)", err=True))

@@ -1,16 +1,14 @@
 """`tallybox toy`: the paper's toy task."""
 
-import json
 import time
 from pathlib import Path
 from typing import Any
 
 import click
+import torch
 
-from tallybox.cli.options import file_to_write, folder_type, joined, json_option, settings_options
-from tallybox.cli.progress import progress_bar
-from tallybox.cli.terminal import echo_line
-from tallybox.devices import device_or_default
+from tallybox.cli import OrderedGroup, options
+from tallybox.cli.terminal import echo_json, echo_line, progress_bar
 from tallybox.files import check_writable
 from tallybox.toy import Setting, ToyConfig, ToyTraining, grid_settings, run_sweep, save_layers, sweep_settings
 from tallybox.toy.sweep import FIXED_AT
@@ -28,7 +26,7 @@ def numbers(ctx: click.Context, param: click.Parameter, text: str | None) -> lis
         raise click.BadParameter(f"{text!r} is not a list of numbers with commas") from None
 
 
-training_options = joined(
+training_options = options.joined(
     click.option(
         "--model",
         "models",
@@ -36,17 +34,12 @@ training_options = joined(
         metavar="NAME",
         help=f"{', '.join(MODELS)} or package.module:Class; may be repeated.  [default: the three]",
     ),
-    click.option("--device", help='"cpu" or "cuda".  [default: the GPU, if any]'),
-    settings_options(ToyConfig),
+    options.device_option,
+    options.settings_options(ToyConfig),
 )
 
 
-def config_of(options: dict[str, Any]) -> ToyConfig:
-    """Return the configuration with the values of options; those that are None have their defaults."""
-    return ToyConfig(**{name: value for name, value in options.items() if value is not None})
-
-
-@click.group()
+@click.group(cls=OrderedGroup)
 def toy() -> None:
     """Train and draw the paper's toy task.
 
@@ -61,8 +54,8 @@ def toy() -> None:
 @click.option("--side-length", type=float, required=True, help="Side l of the boxes, 0 to 1.")
 @click.option("--noise", type=float, required=True, help="Noise q of the scores, 0 to 1.")
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--out", type=file_to_write, help="Save the trained layers here (safetensors).")
-@json_option
+@click.option("--out", type=options.file_to_write, help="Save the trained layers here (safetensors).")
+@options.json_option
 @training_options
 def train(
     side_length: float,
@@ -71,14 +64,15 @@ def train(
     out: Path | None,
     as_json: bool,
     models: tuple[str, ...],
-    device: str | None,
+    device: torch.device,
     **constants: Any,
 ) -> None:
     """Train models at one point of the paper's figures."""
     if out is not None:
         check_writable(out)
-    setting, where, start = Setting(side_length, noise), device_or_default(device), time.perf_counter()
-    training = ToyTraining([setting], seed, config_of(constants), device=where, models=models or MODELS)
+    start = time.perf_counter()
+    setting, config = Setting(side_length, noise), ToyConfig(**constants)
+    training = ToyTraining([setting], seed, config, device=device, models=models or MODELS)
     with progress_bar("training") as show:
         (result,) = training.run(show)
     seconds = round(time.perf_counter() - start, 2)
@@ -86,17 +80,18 @@ def train(
         save_layers(out, training)
     if as_json:
         accuracies = {f"{model}_accuracy": accuracy for model, accuracy in result.accuracy.items()}
-        printed = {"side_length": side_length, "noise": noise, "seed": seed, **accuracies, "seconds": seconds}
-        click.echo(json.dumps(printed))
+        echo_json({"side_length": side_length, "noise": noise, "seed": seed, **accuracies, "seconds": seconds})
         return
     for model, accuracy in result.accuracy.items():
         echo_line(f"{model:>10}  accuracy {accuracy:.4f}")
     echo_line(f"side length {side_length:g}, noise {noise:g}, seed {seed}, {seconds:.1f} s")
 
 
-@toy.command()
+@toy.command(short_help="Train models at all points of the paper's figures, or of your own grid.")
 @click.option("--setting", "difficulty", type=click.Choice(list(FIXED_AT)), help="One of the paper's two, not both.")
-@click.option("--out", type=folder_type, required=True, help="Folder of results; of both settings, OUT/easy, OUT/hard.")
+@click.option(
+    "--out", type=options.out_folder, required=True, help="Folder of results; for both settings OUT/easy, OUT/hard."
+)
 @click.option("--step", type=float, default=0.01, show_default=True, help="Distance of neighbouring points.")
 @click.option("--side-length", "side_lengths", callback=numbers, help="Your own grid: 0.2 or 0.2,0.5.")
 @click.option("--noise", "noises", callback=numbers, help="Your own grid, likewise.")
@@ -110,7 +105,7 @@ def sweep(
     noises: list[float] | None,
     seeds: tuple[int, ...],
     models: tuple[str, ...],
-    device: str | None,
+    device: torch.device,
     **constants: Any,
 ) -> None:
     """Train all points of the paper's figures, or of your own grid; the same command resumes after an interruption."""
@@ -118,24 +113,25 @@ def sweep(
         raise click.UsageError("your own grid needs both --side-length and --noise")
     if difficulty and side_lengths:
         raise click.UsageError("--setting is for the paper's points, --side-length and --noise for your own")
-    where, start = device_or_default(device), time.perf_counter()
-    if side_lengths is not None and noises is not None:
+    start = time.perf_counter()
+    if side_lengths and noises:
         grid: dict[str, Any] = {"side_lengths": side_lengths, "noises": noises}
-        sweeps = [(out, grid_settings(side_lengths, noises), grid)]
+        sweeps = [("own", out, grid_settings(side_lengths, noises), grid)]
     else:
-        folders = {name: out / name for name in FIXED_AT} if difficulty is None else {difficulty: out}
+        folders = {difficulty: out} if difficulty else {name: out / name for name in FIXED_AT}
         sweeps = [
-            (folder, sweep_settings(name, step), {"difficulty": name, "step": step}) for name, folder in folders.items()
+            (name, folder, sweep_settings(name, step), {"difficulty": name, "step": step})
+            for name, folder in folders.items()
         ]
-    for folder, settings, described in sweeps:
-        with progress_bar(f"{described.get('difficulty', 'own')} sweep") as show:
+    for name, folder, settings, described in sweeps:
+        with progress_bar(f"{name} sweep") as show:
             run_sweep(
                 folder,
                 settings,
-                config_of(constants),
+                ToyConfig(**constants),
                 seeds=seeds,
-                device=where,
-                settings_at_once=SETTINGS_AT_ONCE.get(where.type, 1),
+                device=device,
+                settings_at_once=SETTINGS_AT_ONCE.get(device.type, 1),
                 models=models or MODELS,
                 described_as=described,
                 on_progress=show,
@@ -143,9 +139,9 @@ def sweep(
     echo_line(f"{out}: done in {time.perf_counter() - start:.1f} s")
 
 
-@toy.command()
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False, exists=True))
-@click.option("--pdf", is_flag=True, help="Also as PDF for papers, 6.75 and 3.25 inches wide.")
+@toy.command(short_help="Draw every figure from the results of a sweep.")
+@click.argument("folder", type=options.existing_folder)
+@options.pdf_option
 def figures(folder: Path, pdf: bool) -> None:
     """Draw every figure from the results of a sweep, and write its accuracies as CSV, into its folder "figures"."""
     from tallybox.toy.figures import draw_toy_figures

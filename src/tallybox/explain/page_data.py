@@ -1,33 +1,26 @@
 """The data of a page about one image: its picture, and an explained count for each category."""
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from io import BytesIO
 from typing import Any
 
 import numpy as np
 
-from tallybox.counter.module import Counter
 from tallybox.detections.categories import quantity
 from tallybox.detections.detections import Detections
 from tallybox.detections.labels import ABSENT_SCORE_ABOVE
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.prediction import marked_interval, most_first
-from tallybox.explain.explained_count import ExplainedCount, clear_and_doubtful, explain_component, explain_estimate
-from tallybox.explain.traces import ComponentName
+from tallybox.explain.explained_count import ExplainedCount, clear_and_doubtful, explain_estimate
 from tallybox.explain.words import headline
 from tallybox.photos.images import Photo
-from tallybox.presence.module import PresenceCounter
 
 PageCount = dict[str, Any]  # the fields of `ExplainedCount`, and those that only a page shows
 
 MAX_CATEGORIES = 12  # on a page, if none is named; those with the most objects first
-
-# Of an untrained component: larger matrices cannot be read.
-UNTRAINED_OBJECTS = 10
-UNTRAINED_BOXES = 48
 
 # Of the photo in a page.
 MAX_SIDE = 1280
@@ -84,25 +77,6 @@ def estimator_counts(
                 other_heads=[asdict(head) for head in heads[1:]],
             )
         )
-    return counts
-
-
-def untrained_counts(
-    component: ComponentName, image: Detections, categories: Sequence[int] | None, names: Mapping[int, str]
-) -> list[PageCount]:
-    """Return the counts of an untrained component, by default of the categories with the highest scores."""
-    if categories is None:
-        best = {key: score for key, score in image.best_scores().items() if score > ABSENT_SCORE_ABOVE}
-        categories = sorted(best, key=lambda key: -best[key])[:MAX_CATEGORIES]
-    if not categories:
-        raise InputError(f"Image {image.image_id!r} has no box that scores more than {ABSENT_SCORE_ABOVE}.")
-    untrained = (Counter if component == "counter" else PresenceCounter)(UNTRAINED_OBJECTS)
-    counts = []
-    for category_id in categories:
-        detections = image.of_category(category_id)
-        order = np.argsort(-detections.scores, kind="stable")[:UNTRAINED_BOXES]
-        explained = explain_component(detections.boxes[order], detections.scores[order], untrained)
-        counts.append(page_count(names.get(category_id, str(category_id)), explained))
     return counts
 
 

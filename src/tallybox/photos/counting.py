@@ -81,8 +81,8 @@ class PathCounter:
         return len(self.sources) + sum(expected_frames(path, self.seconds) - 1 for path in self.videos)
 
     def totals(self, categories: Categories = None) -> Totals:
-        """Return totals, to which the predictions of images can be added: of photos, or of files of detections."""
-        return (self.file_estimator if self.files else self.counter.estimator).totals(categories)
+        """Return totals, to which predictions can be added: of the photos, if there are any, else of the files."""
+        return (self.counter.estimator if self.has_photos else self.file_estimator).totals(categories)
 
     def count(
         self,

@@ -6,11 +6,9 @@ A SPEC is ``picodet``, a library and what it loads (``transformers:MODEL``), or 
 
 import inspect
 import shlex
-import sys
 from collections.abc import Callable, Sequence
-from importlib import import_module
-from pathlib import Path
 
+from tallybox.components import import_by_name
 from tallybox.devices import Device
 from tallybox.errors import InputError, did_you_mean
 from tallybox.photos.detector import Detector, wrap_errors
@@ -62,12 +60,8 @@ def _from_factory(spec: str, texts: Sequence[str], device: Device) -> Detector:
 
     The function gets ``texts=`` and ``device=`` if it has parameters of these names.
     """
-    module, _, name = spec.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path and "" not in sys.path:
-        sys.path.append(here)
     with wrap_errors(f"Cannot make the detector {spec}", InputError):
-        factory = getattr(import_module(module), name)
+        factory = import_by_name(spec)
         parameters = inspect.signature(factory).parameters
         if texts and "texts" not in parameters:
             raise InputError(f"{spec} has no parameter texts; leave --text out")

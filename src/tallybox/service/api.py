@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from fastapi.security import HTTPBearer
@@ -14,28 +14,23 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
 from tallybox import __version__
-from tallybox.detections.detections import Detections
+from tallybox.detections.categories import check_known_ids, quantity
+from tallybox.detections.detections import Detections, check_in_image
+from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
+from tallybox.estimator.prediction import ImagePredictions
 from tallybox.explain import read_assets
-from tallybox.explain.explained_count import ExplainedCount
+from tallybox.explain.explained_count import ExplainedCount, explain_estimate
 from tallybox.explain.scenes import ExampleScene, example_scenes, toy_scene
 from tallybox.photos.detector import Detector
 from tallybox.photos.images import PhotoTooLargeError, read_photo
 from tallybox.photos.shipped import SAMPLE_COUNTS, sample_photos
 from tallybox.service.batching import Batcher, CountJob, count_jobs
-from tallybox.service.counts import (
-    Answer,
-    category_boxes,
-    checked_categories,
-    count_job,
-    image_counts,
-    image_detections,
-)
-from tallybox.service.guard import PHOTO_TYPE, Guard, Limits, content_type
+from tallybox.service.guard import PHOTO_TYPE, PROBLEMS, Guard, Limits, answer_problem, content_type, problem_responses
 from tallybox.service.models import CountRequest, ExplainRequest, ParameterSet
 from tallybox.service.parameters import Explainer
-from tallybox.service.problems import PROBLEMS, answer_problem, problem_responses
 
+Answer = dict[str, Any]
 # FastAPI describes only bodies that it reads itself.
 PHOTO_BODY = {"required": True, "content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}}
 MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
@@ -69,13 +64,12 @@ async def require_json(request: Request) -> None:
 
 def build_api(settings: ServiceSettings) -> FastAPI:
     """Return the routes without the guard before them."""
-    estimator, limits, explainer = settings.estimator, settings.limits, Explainer.of(settings.estimator)
+    estimator, limits, explainer = settings.estimator, settings.limits, Explainer(settings.estimator)
     count_thread, detect_thread, explain_thread = (
         ThreadPoolExecutor(1, thread_name_prefix=f"tallybox-{work}") for work in ("count", "detect", "explain")
     )
-    batcher = Batcher(
-        partial(count_jobs, estimator), count_thread, images_at_once=settings.images_at_once, max_pending=limits.pending
-    )
+    count_together, at_once = partial(count_jobs, estimator), settings.images_at_once
+    batcher = Batcher(count_together, count_thread, images_at_once=at_once, max_pending=limits.pending)
 
     @asynccontextmanager
     async def lifespan(api: FastAPI) -> AsyncIterator[None]:
@@ -89,13 +83,13 @@ def build_api(settings: ServiceSettings) -> FastAPI:
         docs_url=None,  # FastAPI's own pages load their scripts from elsewhere
         redoc_url=None,
         lifespan=lifespan,
-        responses=problem_responses(400, 401, 403, 408, 413, 429),
+        responses=problem_responses(400, 401, 403, 408, 413, 415, 422, 429, 503),
         exception_handlers=dict.fromkeys(PROBLEMS, answer_problem),
         separate_input_output_schemas=False,
     )
     # The dependency only describes the token; the guard checks it before a body is read.
     v1 = APIRouter(prefix="/v1", dependencies=[Depends(HTTPBearer(auto_error=False))] if settings.token else [])
-    post_json = partial(v1.post, responses=problem_responses(415, 422), dependencies=[Depends(require_json)])
+    post_json = partial(v1.post, dependencies=[Depends(require_json)])
 
     def detect(content: bytes) -> Detections:
         if settings.detector is None:
@@ -109,11 +103,11 @@ def build_api(settings: ServiceSettings) -> FastAPI:
     @post_json("/count")
     async def count(body: CountRequest) -> Answer:
         """Count the objects in detections."""
-        job = count_job(body, estimator, limits)
+        job = CountJob(request_images(body, estimator, limits), estimator.category_ids(body.categories))
         counted = await batcher.submit(job)
         return {"images": list(map(image_counts, job.images, counted))}
 
-    @v1.post("/count/photo", responses=problem_responses(415, 422, 503), openapi_extra={"requestBody": PHOTO_BODY})
+    @v1.post("/count/photo", openapi_extra={"requestBody": PHOTO_BODY})
     async def count_photo(
         request: Request,
         category: Annotated[list[str] | None, Query(description="Count these only.", max_length=100)] = None,
@@ -123,14 +117,15 @@ def build_api(settings: ServiceSettings) -> FastAPI:
         """Count the objects in a photo."""
         if not content_type(request.scope).startswith(PHOTO_TYPE):
             raise HTTPException(415, "Content-Type must be that of an image.")
-        categories = checked_categories(category, estimator)
+        categories = estimator.category_ids(category)
         image = await wrap_future(detect_thread.submit(detect, await request.body()))
-        (said,) = await batcher.submit(CountJob((image,), categories))
+        (said,) = await batcher.submit(CountJob([image], categories))
         answer = {**image_counts(image, said), "size": image.image_size}
         if boxes:
             answer["boxes"] = await wrap_future(explain_thread.submit(category_boxes, estimator, image, said))
         if detections:
-            answer["detections"] = image_detections(image)
+            lists = {name: getattr(image, name).tolist() for name in ("boxes", "scores", "category_ids")}
+            answer["detections"] = {**lists, "size": image.image_size}
         return {"images": [answer]}
 
     @post_json("/explain")
@@ -157,7 +152,7 @@ def build_api(settings: ServiceSettings) -> FastAPI:
         """List the example scenes."""
         return example_scenes()
 
-    @v1.get("/scenes/toy", responses=problem_responses(422))
+    @v1.get("/scenes/toy")
     async def draw_toy_scene(
         side_length: Annotated[float, Query(ge=0, le=1)] = 0.5,
         noise: Annotated[float, Query(ge=0, le=1)] = 0.25,
@@ -180,6 +175,46 @@ def build_api(settings: ServiceSettings) -> FastAPI:
     api.include_router(v1)
     add_files(api)
     return api
+
+
+def request_images(request: CountRequest, estimator: CountEstimator, limits: Limits) -> list[Detections]:
+    """Check the sizes of a request, then its boxes."""
+    images, boxes = len(request.images), sum(len(image.boxes) for image in request.images)
+    for name, number, limit in (("images", images, limits.images), ("boxes", boxes, limits.boxes)):
+        if number > limit:
+            raise HTTPException(413, f"A request must have at most {limit:,} {name}; got {number:,}.")
+    checked = []
+    for index, image in enumerate(request.images):
+        check_known_ids(image.category_ids, estimator.fitted.categories, f"images[{index}]")
+        try:
+            made = Detections(image.boxes, image.scores, image.category_ids, image.size, image.image)  # type: ignore[arg-type]  # takes lists
+            check_in_image(made.boxes, made.image_size, "size")
+        except InputError as error:
+            raise InputError(f"images[{index}]: {error}") from None
+        checked.append(made)
+    return checked
+
+
+def image_counts(image: Detections, predictions: ImagePredictions) -> Answer:
+    """Return the answer about one image, with its counts by name."""
+    counts = {name: prediction.to_dict() for name, prediction in predictions.by_name().items()}
+    return {"image": image.image_id, "counts": counts}
+
+
+def category_boxes(estimator: CountEstimator, image: Detections, predictions: ImagePredictions) -> Answer:
+    """Return the boxes of each predicted category by name, counted ones first, as a page draws them."""
+    answers = {}
+    for key, explanation in estimator.explain(image, predictions=predictions).items():
+        explained, _ = explain_estimate(estimator, image, key, explanation)
+        name, prediction = estimator.category_name(key), explanation.prediction
+        fields = ("boxes", "scores", "presence", "duplicate_of", "baselines")
+        answers[name] = {
+            "category_id": key,
+            "label": quantity(prediction.count, name),
+            "probability": prediction.probability_of_any,
+            **{field: getattr(explained, field) for field in fields},
+        }
+    return answers
 
 
 def add_files(api: FastAPI) -> None:

@@ -1,4 +1,4 @@
-"""Checks on every request before it reaches a route: its sender, its size, and its time.
+"""Checks on every request before it reaches a route (its sender, its size, its time), and the form of every error.
 
 A page of another site must not use a service on this machine. Its requests carry that site's Origin, which is
 refused. A site that points its own name at this machine is refused by its Host, which must be an IP address,
@@ -8,16 +8,24 @@ localhost, or a name given at the start. There is no CORS.
 import asyncio
 import hmac
 import ipaddress
+import json
+import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
 
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tallybox.service.problems import problem_answer
+from tallybox.errors import TallyboxError
 
 HEADERS = [
     (b"x-content-type-options", b"nosniff"),
@@ -36,6 +44,8 @@ DISCARD_UP_TO = 8
 
 PHOTO_TYPE = "image/"  # of bodies of photos; others are JSON
 HOST = re.compile(r"(?:\[(?P<ipv6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::[0-9]{1,5})?", re.IGNORECASE)
+
+NOT_JSON = {"json_invalid", "string_unicode"}  # the second: half of a surrogate pair
 
 
 @dataclass(frozen=True)
@@ -95,12 +105,11 @@ class Guard:
                 self._check_sender(request)
                 reserved = await self._reserve(request)
                 await self.app(scope, receive_noted, send_guarded)
-        except HTTPException as problem:
-            await problem_answer(problem.status_code, problem.detail)(scope, receive, send_guarded)
-        except TimeoutError:
+        except (HTTPException, TimeoutError) as error:
+            late = HTTPException(408, f"The request took more than {self.limits.seconds:g} s.")
+            problem = error if isinstance(error, HTTPException) else late
             if not is_started:
-                message = f"The request took more than {self.limits.seconds:g} s."
-                await problem_answer(408, message)(scope, receive, send_guarded)
+                await problem_answer(problem.status_code, problem.detail)(scope, receive, send_guarded)
         finally:
             self.buffered_bytes -= reserved
 
@@ -138,12 +147,49 @@ class Guard:
         if match is None:
             return False
         name = (match["ipv6"] or match["name"]).lower().rstrip(".")
-        try:
+        with suppress(ValueError):
             return name in self.hosts or bool(ipaddress.ip_address(name))
-        except ValueError:
-            return False
+        return False
 
 
 def content_type(scope: Scope) -> str:
     """Return the media type of a request's body, without parameters."""
     return Headers(scope=scope).get("content-type", "").partition(";")[0].strip().lower()
+
+
+class ErrorAnswer(BaseModel):
+    """The form of every error: a status and one line."""
+
+    error: str
+
+
+def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Describe the errors of a route for the OpenAPI document."""
+    return {status: {"model": ErrorAnswer, "description": HTTPStatus(status).phrase} for status in statuses}
+
+
+async def answer_problem(request: Request, problem: Exception) -> Response:
+    """Answer any exception with an `ErrorAnswer`."""
+    match problem:
+        case HTTPException():
+            return problem_answer(problem.status_code, problem.detail, problem.headers)
+        case ClientDisconnect():
+            return problem_answer(400, "The body is incomplete.")
+        case TallyboxError():
+            return problem_answer(422, str(problem))
+        case RequestValidationError():
+            first = problem.errors()[0]  # others often follow from it
+            message = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"  # without the value
+            status = 400 if first["type"] in NOT_JSON else 422
+            return problem_answer(status, " ".join(message.split()))  # names of keys may contain line breaks
+    logging.getLogger("tallybox.serve").error("%s %s failed", request.method, request.url.path, exc_info=problem)
+    return problem_answer(500, "Internal error; see the log of the service.")
+
+
+PROBLEMS = (HTTPException, ClientDisconnect, TallyboxError, RequestValidationError, Exception)
+
+
+def problem_answer(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an answer in plain ASCII, so that no text of a request can break it."""
+    headers = {"www-authenticate": "Bearer"} if status == 401 else headers
+    return Response(json.dumps({"error": message}), status, headers, "application/json")

@@ -1,9 +1,8 @@
 """Request bodies; FastAPI checks them and describes them in ``/openapi.json``."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
-from pydantic.json_schema import SkipJsonSchema
 
 # Areas of larger boxes would leave the range in which single precision tells them apart.
 MAX_COORDINATE = 1_000_000.0
@@ -78,6 +77,3 @@ class ParameterSet(BaseModel):
     name: str
     label: str
     scenes: Literal["all", "toy", "photo"] = Field(description="The kind of scenes that it was trained for.")
-    parameters: SkipJsonSchema[Any] = Field(
-        None, exclude=True
-    )  # knots of the activations, or the fields of PresenceWeights
