@@ -89,16 +89,17 @@ def fit(
         "nms": _scores(*held_out.mixed(1.0, tail_mean), truth, parts),
         "ensemble": _scores(*held_out.mixed(0.0, tail_mean), truth, parts),
     }
+    names = labels.categories or {key: category_name_of(key) for key in category_ids}
     fitted = Fitted(
+        ensemble=ensemble,
+        nms=nms,
         config=config,
         category_ids=category_ids,
-        categories=dict(labels.categories) or {key: category_name_of(key) for key in category_ids},
-        ensemble=ensemble,
+        categories={int(key): str(name) for key, name in names.items()},
         tail_mean=tail_mean,
-        nms=nms,
         nms_share=share,
         baselines=baselines,
-        levels=interval_levels(*mixed, truth),
+        interval_levels=interval_levels(*mixed, truth),
         cross_validation=cross_validation,
         longer_side=int(np.median([max(image.image_size or (0,)) for image in images])),
     )
@@ -216,7 +217,7 @@ def _over_every_category(
     corrected = prevalence.apply(probabilities, best, summary)
     listed = detected & (corrected[:, 0] < 1 - LISTED_PROBABILITY)
     levels = interval_levels(corrected[listed], tail_mean[listed], truth[listed])
-    fitted = replace(fitted, prevalence=prevalence, levels_listed=levels)
+    fitted = replace(fitted, prevalence=prevalence, interval_levels_listed=levels)
     members = infer(fitted.ensemble, every.inputs).logits.double().softmax(-1).numpy()
     members = fitted.nms_share * held_out.nms + (1 - fitted.nms_share) * members
     moments = Inference(fitted, every.inputs, probabilities, tail_mean, members).moments()

@@ -61,9 +61,9 @@ class Inference:
 
     def predictions(self, prior: Prior) -> PredictionArrays:
         """Return counts and intervals: for every category of every photo, or for the pairs that `fit` is trained on."""
-        probabilities, levels = self.probabilities, self.fitted.levels
+        probabilities, levels = self.probabilities, self.fitted.interval_levels
         if prior == "population":
-            probabilities, levels = self.population(), self.fitted.levels_listed
+            probabilities, levels = self.population(), self.fitted.interval_levels_listed
         arrays = summarise(probabilities, self.tail_mean, levels)
         return arrays._replace(saturated=arrays.saturated | self.inputs.truncated.numpy())
 

@@ -8,6 +8,7 @@ Legend: P pairs of an image and a category, M members, C categories.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
@@ -115,5 +116,5 @@ def learn_totals(
     for scale in SCALES.tolist():
         lows, highs = total_intervals(mean[large], variance[large], scale)
         if ((lows <= truth[large]) & (truth[large] <= highs)).mean() >= COVERAGE:
-            return learned._replace(scale=scale)
-    return learned._replace(scale=scale, calibrated=False)
+            return replace(learned, scale=scale)
+    return replace(learned, scale=scale, calibrated=False)

@@ -8,8 +8,7 @@ from safetensors.torch import save_file
 
 from tallybox import CountEstimator
 from tallybox.errors import InputError, TallyboxError
-from tallybox.estimator.fitted import TotalCalibration
-from tallybox.estimator.storage import save_fitted
+from tallybox.estimator.fitted import TotalCalibration, save_fitted
 from tallybox.files import read_tensors, write_tensors
 from tests.support.estimators import small_estimator
 
