@@ -14,7 +14,6 @@ served to choose sizes and rates. It goes on where it stopped. The last estimato
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +21,8 @@ import numpy as np
 
 from tallybox import CountEstimator, Detections
 from tallybox.detections.labels import (
-    CountingPair,
     TrueCounts,
     counting_pairs,
-    every_pair,
     labelled_detections,
 )
 from tallybox.detections.metrics import mean_by_group
@@ -47,7 +44,6 @@ def reliability(
     estimator: CountEstimator,
     images: list[Detections],
     labels: TrueCounts,
-    pairs_of: Callable[[Iterable[Detections], TrueCounts], Iterator[CountingPair]],
     prior: Prior,
     *,
     listed: bool = False,
@@ -57,7 +53,7 @@ def reliability(
     With ``listed`` only over what `tallybox count` lists: categories that are there with a probability of over 0.1.
     """
     labelled = list(labelled_detections(images, labels))
-    inference, truth = infer_labelled(estimator, labelled, list(pairs_of(labelled, labels)))
+    inference, truth = infer_labelled(estimator, labelled, list(counting_pairs(labelled, labels, every=listed)))
     found = inference.predictions(prior)
     if listed:
         shown = found.probabilities[:, 0] < 1 - LISTED_PROBABILITY
@@ -86,9 +82,9 @@ def measure(learn: list[Detections], known: TrueCounts, unseen: list[Detections]
     return {
         "seconds": seconds,
         **evaluate(estimator, unseen, truth),
-        "scored": reliability(estimator, unseen, truth, counting_pairs, "evaluation_pairs"),
-        "scored_every": reliability(estimator, unseen, truth, counting_pairs, "population"),
-        "listed": reliability(estimator, unseen, truth, every_pair, "population", listed=True),
+        "scored": reliability(estimator, unseen, truth, "evaluation_pairs"),
+        "scored_every": reliability(estimator, unseen, truth, "population"),
+        "listed": reliability(estimator, unseen, truth, "population", listed=True),
     }
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tallybox import Detections
 from tallybox.detections.categories import COCO_CATEGORIES
-from tallybox.detections.labels import TrueCounts, counting_pairs, every_pair, labelled_detections
+from tallybox.detections.labels import TrueCounts, counting_pairs, labelled_detections
 from tallybox.errors import InputError
 from tests.support.detection_sets import CATEGORY_IDS, detections
 
@@ -44,7 +44,7 @@ def test_a_pair_that_nobody_counted_is_neither_scored_nor_taken_for_absent():
 @given(detections(), st.dictionaries(st.sampled_from([*CATEGORY_IDS, 90]), st.integers(0, 5)))
 def test_scored_pairs_are_some_of_all_pairs(image, counts):
     labels = TrueCounts({7: counts})
-    every = answers(every_pair([image], labels))
+    every = answers(counting_pairs([image], labels, every=True))
     scored = answers(counting_pairs([image], labels))
     assert set(scored) <= set(every)
     assert {c for _, c, _ in every} == set(image.category_ids.tolist()) | {c for c, n in counts.items() if n}
@@ -170,7 +170,9 @@ def test_wrong_counts_of_pairs_are_an_error(counts):
 def test_a_category_that_was_not_counted_is_not_zero():
     image = image_with({1: 0.9, 2: 0.8, 3: 0.7})
     labels = TrueCounts({7: {}}, labelled=frozenset({2}))
-    assert answers(counting_pairs([image], labels)) == answers(every_pair([image], labels)) == [(7, 2, 0)]
+    assert (
+        answers(counting_pairs([image], labels)) == answers(counting_pairs([image], labels, every=True)) == [(7, 2, 0)]
+    )
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from benchmarks.synthetic_photos import made_up_photos
 
 from tallybox import CountEstimator
 from tallybox.concurrency import in_batches
-from tallybox.detections.labels import every_pair, labelled_detections
+from tallybox.detections.labels import counting_pairs, labelled_detections
 from tallybox.detections.readers import read_counts, read_detections
 from tallybox.estimator.inference import infer_pairs
 from tallybox.estimator.inputs import IndexedPairs, indexed_pairs
@@ -107,7 +107,8 @@ def coverage(fitted, images, labels, seed):
     """Return which totals over 200 draws of 50 photos lie in their intervals, their means, and which are of people."""
     moments, photos, categories, truth, number = [], [], [], [], 0
     for batch in in_batches(labelled_detections(images, labels), 256):
-        pairs = [pair for pair in every_pair(batch, labels) if pair.category_id in fitted.category_ids]
+        every = counting_pairs(batch, labels, every=True)
+        pairs = [pair for pair in every if pair.category_id in fitted.category_ids]
         indexed = indexed_pairs(batch, pairs)
         moments.append(infer_pairs(fitted, batch, indexed).moments())
         photos.append(indexed.image_index + number)

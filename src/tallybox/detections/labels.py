@@ -1,5 +1,6 @@
 """True counts, the images that they belong to, and the pairs of image and category that are scored."""
 
+import operator
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -118,11 +119,12 @@ class TrueCounts:
 
         An id that is a path also finds labels by the photo's name, if their folders do not contradict each other.
         """
-        by_stem: dict[str, list[ImageId]] = {}
-        names = {key: self.file_names.get(key, str(key)) for key in self.counts}
-        for label, name in names.items():
-            by_stem.setdefault(photo_key(name)[0], []).append(label)
-        exact = {name: label for label, name in names.items()}
+        by_stem: dict[str, list[tuple[ImageId, list[str]]]] = {}
+        exact: dict[str, ImageId] = {}
+        for label in self.counts:
+            name = self.file_names.get(label, str(label))
+            exact[name], key = label, photo_key(name)
+            by_stem.setdefault(key[0], []).append((label, key))
 
         def find(image_id: ImageId) -> ImageId | None:
             if image_id in self.counts:
@@ -132,8 +134,7 @@ class TrueCounts:
             if image_id in exact:
                 return exact[image_id]
             key = photo_key(image_id)
-            same_stem = {label: zip(key, photo_key(names[label]), strict=False) for label in by_stem.get(key[0], ())}
-            fits = [label for label, folders in same_stem.items() if all(one == other for one, other in folders)]
+            fits = [label for label, other in by_stem.get(key[0], ()) if all(map(operator.eq, key, other))]
             if len(fits) > 1 and not self.file_names:
                 raise InputError(f"Labels {fits[0]!r} and {fits[1]!r} are both of image {image_id!r}")
             return fits[0] if len(fits) == 1 else None
@@ -141,11 +142,7 @@ class TrueCounts:
         return find
 
     def only(self, image_ids: Iterable[ImageId]) -> "TrueCounts":
-        """Return the labels of some of the images.
-
-        >>> len(TrueCounts({7: {18: 3}, 9: {}}).only([9]))
-        1
-        """
+        """Return the labels of some of the images."""
         counts = {image_id: self.counts[image_id] for image_id in image_ids}
         return replace(self, counts=counts, left_out=self.left_out | (self.counts.keys() - counts.keys()))
 
@@ -224,73 +221,53 @@ def labelled_detections(detections: Iterable[Detections], labels: TrueCounts) ->
         if image.image_id is None:
             raise InputError("Detections without an image_id have no labels")
         image_id = find(image.image_id)
-        if image_id in missing:
-            del missing[image_id]
-            yield _labelled(image, image_id, labels)
-        elif image_id in labels.counts:
+        if image_id not in labels.counts:
+            if image.image_id not in labels.left_out and image_id not in labels.left_out:
+                unlabelled.append(image.image_id)
+            continue
+        if image_id not in missing:
             raise InputError(f"Two images have the labels of {image_id!r}")
-        elif image.image_id not in labels.left_out and image_id not in labels.left_out:
-            unlabelled.append(image.image_id)
+        del missing[image_id]
+        if labels.categories and (unknown := set(image.category_ids.tolist()) - labels.categories.keys()):
+            raise InputError(
+                f"Image {image_id!r}: category {min(unknown)} is none of the {len(labels.categories)} of the labels; "
+                "if the detector numbers its classes from 0, give their names (category_names=, --names data.yaml)"
+            )
+        size = image.image_size or labels.image_sizes.get(image_id)
+        check_in_image(image.boxes, size, f"Image {image_id!r}")
+        yield Detections.of_checked(**vars(image) | {"image_size": size, "image_id": image_id})
     check_matches(unlabelled, list(missing), len(labels), "They count as images without boxes.")
     for image_id in missing:
         yield Detections.empty(image_id, labels.image_sizes.get(image_id))
 
 
-def counting_pairs(detections: Iterable[Detections], labels: TrueCounts) -> Iterator[CountingPair]:
+def counting_pairs(
+    detections: Iterable[Detections], labels: TrueCounts, *, every: bool = False
+) -> Iterator[CountingPair]:
     """Yield the pairs that are learned from and scored, for images as `labelled_detections` gives them.
 
     For each image: every category with a true count of at least 1, and the two highest-scoring labelled categories
-    whose true count is 0 and whose best score exceeds 0.05.
+    whose true count is 0 and whose best score exceeds 0.05. With ``every``, all that were detected instead of these
+    two; any other category rightly counts 0.
 
     >>> image = Detections([[0, 0, 9, 9]] * 4, [0.9, 0.3, 0.2, 0.1], [18, 1, 2, 3], image_id=7)
     >>> [(pair.category_id, pair.true_count) for pair in counting_pairs([image], TrueCounts({7: {18: 3}}))]
     [(18, 3), (1, 0), (2, 0)]
     """
-    return _pairs(detections, labels, _hardest)
-
-
-def every_pair(detections: Iterable[Detections], labels: TrueCounts) -> Iterator[CountingPair]:
-    """Yield a pair for each category that is in an image or was detected there; other categories rightly count 0."""
-    return _pairs(detections, labels, sorted)
-
-
-def _pairs(
-    detections: Iterable[Detections], labels: TrueCounts, choose: Callable[[dict[int, float]], list[int]]
-) -> Iterator[CountingPair]:
-    """Yield a pair for each present category, and for the absent ones that ``choose`` takes by their best scores."""
     for image in detections:
         if image.image_id is None or image.image_id not in labels.counts:
             raise InputError(f"Image {image.image_id!r} has no labels; use labelled_detections")
         present = {c: count for c, count in sorted(labels.counts[image.image_id].items()) if count > 0}
-        for category_id, count in present.items():
-            yield CountingPair(image, category_id, count)
         absent = {
             c: score
-            for c, score in image.best_scores().items()
+            for c, score in sorted(image.best_scores().items())
             if c not in present and labels.is_labelled(c) and (image.image_id, c) not in labels.unknown
         }
-        for category_id in choose(absent):
-            yield CountingPair(image, category_id, 0)
-
-
-def _hardest(absent: dict[int, float]) -> list[int]:
-    above = [category_id for category_id, score in absent.items() if score > ABSENT_SCORE_ABOVE]
-    return sorted(above, key=lambda category_id: (-absent[category_id], category_id))[:ABSENT_CATEGORIES_PER_IMAGE]
-
-
-def _labelled(image: Detections, image_id: ImageId, labels: TrueCounts) -> Detections:
-    """Return an image under the id of its labels, with its size if known; check its categories and boxes."""
-    unknown = set(image.category_ids.tolist()) - labels.categories.keys()
-    if unknown and labels.categories:
-        raise InputError(
-            f"Image {image_id!r}: category {min(unknown)} is none of the {len(labels.categories)} of the labels; if "
-            "the detector numbers its classes from 0, give their names (category_names=, --names data.yaml)"
-        )
-    size = image.image_size or labels.image_sizes.get(image_id)
-    check_in_image(image.boxes, size, f"Image {image_id!r}")
-    if (image.image_size, image.image_id) == (size, image_id):
-        return image
-    return Detections.of_checked(**vars(image) | {"image_size": size, "image_id": image_id})
+        if not every:
+            likely = sorted((-score, c) for c, score in absent.items() if score > ABSENT_SCORE_ABOVE)
+            absent = {c: -score for score, c in likely[:ABSENT_CATEGORIES_PER_IMAGE]}
+        for category_id, count in (present | dict.fromkeys(absent, 0)).items():
+            yield CountingPair(image, category_id, count)
 
 
 def image_key(value: Any) -> ImageId:

@@ -8,7 +8,7 @@ import numpy as np
 from tallybox.concurrency import in_batches
 from tallybox.detections.categories import match_categories
 from tallybox.detections.detections import Detections
-from tallybox.detections.labels import CountingPair, TrueCounts, counting_pairs, every_pair, labelled_detections
+from tallybox.detections.labels import CountingPair, TrueCounts, counting_pairs, labelled_detections
 from tallybox.detections.matching import match_images
 from tallybox.detections.metrics import category_errors, count_metrics, mean_by_group
 from tallybox.errors import InputError
@@ -37,7 +37,7 @@ def evaluate(estimator: CountEstimator, detections: Iterable[Detections], labels
     matched = match_images(detections, names, named=estimator.fitted.named)
     for batch in in_batches(labelled_detections(matched, labels), IMAGES_PER_BATCH):
         images += len(batch)
-        pairs = list(every_pair(batch, labels))
+        pairs = list(counting_pairs(batch, labels, every=True))
         inference, truth = infer_labelled(estimator, batch, pairs)
         means = inference.predictions("population").expected
         every += zip((pair.category_id for pair in pairs), means.tolist(), truth.tolist(), strict=True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tallybox.detections.baselines import Metric, tabulate, tune
 from tallybox.detections.categories import COCO_CATEGORIES, category_name_of, listed_names
 from tallybox.detections.detections import Detections
-from tallybox.detections.labels import CountingPair, TrueCounts, counting_pairs, every_pair, labelled_detections
+from tallybox.detections.labels import CountingPair, TrueCounts, counting_pairs, labelled_detections
 from tallybox.errors import InputError
 from tallybox.estimator.calibration import LISTED_PROBABILITY, interval_levels, learn_prevalence
 from tallybox.estimator.config import EstimatorConfig
@@ -103,7 +103,7 @@ def fit(
         cross_validation=cross_validation,
         longer_side=int(np.median([max(image.image_size or (0,)) for image in images])),
     )
-    every = label(config, list(every_pair(images, labels)))
+    every = label(config, list(counting_pairs(images, labels, every=True)))
     looked_for = len(images) * len(labels.labelled_ids().union(category_ids))
     return _over_every_category(fitted, every, _held_out(ensemble, nms_of_parts, every), looked_for, len(images))
 

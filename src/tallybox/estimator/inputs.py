@@ -135,9 +135,7 @@ def model_inputs(
 
     pair_scores, pair_boxes = scores[index], boxes[index]
     context = _context(pair_scores, pair_boxes, rivals[index], mask, _extents(images)[image_index], end - start)
-    surroundings = _other_categories(
-        scores[order], keys, image_of[order], len(images), (start, end), pair_keys, image_index
-    )
+    surroundings = _other_categories(scores[order], keys, pair_keys, (len(images), len(detected_ids) + 1))
     summary, nms_counts = _summary(pair_scores, pair_boxes, mask, context, surroundings)
     sources = np.where(mask, index - first[image_index][:, None], -1)
     rows = category_rows(labelled_ids, category_ids)
@@ -188,27 +186,21 @@ def _extents(images: Sequence[Detections]) -> Floats:
     return np.maximum(np.array(reach, np.float32).reshape(-1, 2), 1e-6)
 
 
-def _other_categories(
-    scores: Floats, keys: Any, image_of: Any, images: int, ranges: Any, pair_keys: Any, image_index: Any
-) -> Floats:
+def _other_categories(scores: Floats, keys: Integers, pair_keys: Integers, shape: tuple[int, int]) -> Floats:
     """Return numbers about the other categories of each pair's image, ``[P, 3]``.
 
     They are the logarithms of how many boxes are likely, at two thresholds, and the logit of the best score.
-    ``scores``, ``keys`` and ``image_of`` are of all boxes, sorted; the boxes of pairs start and end at ``ranges``.
+    ``scores`` and ``keys`` are of all boxes, ``pair_keys`` of pairs: cells of a table of images and categories.
     """
-    start, end = ranges
+    image_index = pair_keys // shape[1]
     columns = []
     for likely in LIKELY_SCORES:
-        above = np.concatenate(([0], (scores > likely).cumsum()))
-        in_image = np.bincount(image_of, scores > likely, minlength=images)
-        columns.append(np.log1p(in_image[image_index] - (above[end] - above[start])))
-    first = np.flatnonzero(np.diff(keys, prepend=-1))  # where a category begins: its best score
-    best, best_key, second = np.zeros(images, np.float32), np.full(images, -1), np.zeros(images, np.float32)
-    rising = first[np.argsort(scores[first], kind="stable")]  # so that the best of an image is written last
-    best[image_of[rising]], best_key[image_of[rising]] = scores[rising], keys[rising]
-    not_best = rising[keys[rising] != best_key[image_of[rising]]]
-    second[image_of[not_best]] = scores[not_best]
-    columns.append(_logit(np.where(best_key[image_index] == pair_keys, second[image_index], best[image_index])))
+        number = np.bincount(keys, scores > likely, minlength=shape[0] * shape[1])
+        columns.append(np.log1p(number.reshape(shape).sum(1)[image_index] - number[pair_keys]))
+    best = np.zeros(shape[0] * shape[1], np.float32)
+    np.maximum.at(best, keys, scores)
+    two_best = np.sort(best.reshape(shape), axis=1)[:, -2:][image_index]
+    columns.append(_logit(np.where(best[pair_keys] == two_best[:, -1], two_best[:, 0], two_best[:, -1])))
     return np.column_stack(columns).astype(np.float32)
 
 

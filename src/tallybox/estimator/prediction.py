@@ -3,7 +3,7 @@
 Legend: P pairs of an image and a category, K ``max_objects``, T counts with the tail written out.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -115,7 +115,7 @@ def marked_interval(prediction: "CountPrediction | TotalPrediction") -> str:
 ABSENT = CountPrediction(0, 0, 0.0, 0, 0, saturated=False, probabilities=np.ones(1))
 
 
-class ImagePredictions(Mapping[int, CountPrediction]):
+class ImagePredictions(dict[int, CountPrediction]):
     """The predictions of one image by category id; a category's name is a key as well.
 
     ``names`` are those of all categories that the estimator knows. If the predictions are ``complete``, a known
@@ -138,30 +138,25 @@ class ImagePredictions(Mapping[int, CountPrediction]):
         moments: Mapping[int, Floats] | None = None,
         inputs: Any = None,
     ) -> None:
-        self._by_id, self._names, self._complete = by_id, names, complete
+        super().__init__(by_id)
+        self._names, self._complete = names, complete
         self.moments = moments or {}  # by category id, of all detected categories: `Totals` adds them up
         self.inputs = inputs  # `ModelInputs` of the categories, if they were kept for `CountEstimator.explain`
 
     def __getitem__(self, category: int | str) -> CountPrediction:
         category_id = category_id_of(category, self._names) if isinstance(category, str) else category
-        if category_id in self._by_id:
-            return self._by_id[category_id]
+        if category_id in self.keys():
+            return super().__getitem__(category_id)
         if not self._complete or category_id not in self._names:
             raise InputError(f"Category {category!r} was not counted, only {', '.join(self.by_name()) or 'nothing'}.")
         return ABSENT
 
     def __contains__(self, category: object) -> bool:
-        return category in self._by_id or category in self.by_name()
+        return category in self.keys() or category in self.by_name()
 
     def get(self, category: Any, default: Any = None) -> Any:
         """Return the prediction of a category that is listed, else the default."""
         return self[category] if category in self else default  # noqa: SIM401 - it is what get does
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._by_id)
-
-    def __len__(self) -> int:
-        return len(self._by_id)
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{name}: {p} ({interval_text(p)})" for name, p in self.by_name().items())
@@ -169,7 +164,7 @@ class ImagePredictions(Mapping[int, CountPrediction]):
 
     def by_name(self) -> "NamedPredictions":
         """Return the predictions by the categories' names (an id as text if it has no name)."""
-        return NamedPredictions(self, {self._names.get(key, str(key)): p for key, p in self._by_id.items()})
+        return NamedPredictions(self, {self._names.get(key, str(key)): p for key, p in self.items()})
 
 
 class NamedPredictions(dict[str, CountPrediction]):
@@ -181,9 +176,6 @@ class NamedPredictions(dict[str, CountPrediction]):
 
     def __missing__(self, name: str) -> CountPrediction:
         return self._image[name]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return NamedPredictions, (self._image, dict(self))
 
 
 class PredictionArrays(NamedTuple):
