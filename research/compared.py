@@ -25,8 +25,8 @@ from tallybox.concurrency import in_batches
 from tallybox.detections.baselines import IOU_THRESHOLDS, SCORE_THRESHOLDS
 from tallybox.detections.labels import CountingPair, counting_pairs, labelled_detections
 from tallybox.detections.metrics import groups_of
-from tallybox.estimator.config import IMAGES_PER_BATCH
 from tallybox.estimator.evaluation import infer_labelled
+from tallybox.estimator.inputs import IMAGES_PER_BATCH
 
 Scores = NDArray[np.float32]
 SIGMAS = (0.05, 0.1, 0.2, 0.35, 0.5, 1.0)  # of Soft-NMS's Gaussian

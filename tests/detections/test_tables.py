@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 from tallybox import Detections, read_detections
-from tallybox.detections.categories import category_name_of
+from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.detections.readers import read_table
 from tallybox.detections.writers import write_table
 from tallybox.errors import InputError
@@ -30,7 +30,7 @@ def csv_of(images, *, names: bool) -> str:
         size = image.image_size or ("", "")
         rows = zip(image.scores.tolist(), image.category_ids.tolist(), image.boxes.tolist(), strict=True)
         for score, category_id, box in rows:
-            category = category_name_of(category_id) if names else category_id
+            category = COCO_CATEGORIES[category_id] if names else category_id
             table.writerow([score, image.image_id, category, *box, *size, "any"])
         if not len(image):
             table.writerow(["", image.image_id, "", "", "", "", "", *size, ""])

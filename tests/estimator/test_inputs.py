@@ -5,8 +5,15 @@ from benchmarks.synthetic_photos import made_up_photos
 
 from tallybox import Detections
 from tallybox.boxes import nms
-from tallybox.estimator.config import EstimatorConfig
-from tallybox.estimator.inputs import GRID_OVERLAPS, GRID_SCORES, SUMMARY, IndexedPairs, model_inputs, rival_scores
+from tallybox.estimator.inputs import (
+    GRID_OVERLAPS,
+    GRID_SCORES,
+    SUMMARY,
+    EstimatorConfig,
+    IndexedPairs,
+    model_inputs,
+    rival_scores,
+)
 
 
 def inputs_of(images, pairs, proposals=48, nms_iou=1.0):

@@ -49,11 +49,7 @@ IRREGULAR_PLURALS = {
 
 
 def find_category(name: str, categories: Mapping[int, str] = COCO_CATEGORIES) -> int | None:
-    """Return the id of a category by its name, or None; case matters only between names that differ in nothing else.
-
-    >>> find_category("Dog"), find_category("dogs")
-    (18, None)
-    """
+    """Return the id of a category by its name, or None; case matters only between names that differ in nothing else."""
     for category_id, category in categories.items():
         if category == name:
             return category_id
@@ -69,27 +65,14 @@ def category_id_of(name: str, categories: Mapping[int, str] = COCO_CATEGORIES) -
     raise InputError(f"Unknown category {name[:MAX_SHOWN]!r}{hint}")
 
 
-def category_name_of(category_id: int, categories: Mapping[int, str] = COCO_CATEGORIES) -> str:
-    """Return the name of a category, or its id as text if it has none."""
-    return categories.get(category_id, str(category_id))
-
-
 def listed_names(category_ids: Collection[int], categories: Mapping[int, str] = COCO_CATEGORIES) -> str:
-    """Return the names of the first few categories, as messages list them.
-
-    >>> listed_names([18, 1, 2, 3])
-    'person, bicycle, car ...'
-    """
-    first = [category_name_of(category_id, categories) for category_id in sorted(category_ids)[:MAX_LISTED]]
+    """Return the names of the first few categories, as messages list them."""
+    first = [categories.get(key, str(key)) for key in sorted(category_ids)[:MAX_LISTED]]
     return ", ".join(first) + (" ..." if len(category_ids) > MAX_LISTED else "")
 
 
 def names_by_class(class_names: Sequence[str] | Mapping[int, str]) -> dict[int, str]:
-    """Return the names of a detector's classes by their numbers.
-
-    >>> names_by_class(["bolt", "nut"])
-    {0: 'bolt', 1: 'nut'}
-    """
+    """Return the names of a detector's classes by their numbers."""
     names = class_names if isinstance(class_names, Mapping) else dict(enumerate(class_names))
     return {int(key): str(name).strip() for key, name in names.items()}
 
@@ -127,11 +110,7 @@ def categories_of_classes(classes: Sequence[float], class_names: ClassNames) -> 
 
 
 def number_categories(names: Iterable[str]) -> dict[int, str]:
-    """Give ids to names that came without: COCO's if all are COCO's, else 0, 1, … in alphabetical order.
-
-    >>> number_categories(["nut", "bolt"]), number_categories(["dog", "Person"])
-    ({0: 'bolt', 1: 'nut'}, {1: 'person', 18: 'dog'})
-    """
+    """Give ids to names that came without: COCO's if all are COCO's, else 0, 1, … in alphabetical order."""
     own = sorted(set(names))
     ids = [find_category(name) for name in own]
     if None not in ids:
@@ -144,9 +123,6 @@ def match_categories(source: Mapping[int, str], target: Mapping[int, str]) -> di
 
     A category that the target does not have keeps its id, or gets a new one if the target uses that id. If the target
     has no names, ids stay as they are.
-
-    >>> match_categories({0: "nut", 1: "bolt", 2: "gear"}, {0: "bolt", 1: "nut"})
-    {0: 1, 1: 0, 2: 2}
     """
     target = _named(target)
     if not target:
@@ -219,11 +195,7 @@ def quantity(count: float, name: str) -> str:
 
 
 def named(number: str, name: str) -> str:
-    """Return a number, already in words, with the name of what is counted.
-
-    >>> named("4 to 6", "car"), named("1", "car")
-    ('4 to 6 cars', '1 car')
-    """
+    """Return a number, already in words, with the name of what is counted."""
     if not name[-1:].isalpha():
         return f"{number} of category {name}"
     return f"{number} {name if number == '1' else plural(name)}"

@@ -80,12 +80,7 @@ class Detections:
         return self.of_checked(**vars(self) | columns)
 
     def renumbered(self, ids: Mapping[int, int], names: Mapping[int, str]) -> Self:
-        """Return the same detections with other category ids, and the names of these.
-
-        >>> image = Detections([[0, 0, 5, 5]], [0.5], [0], category_names={0: "nut"})
-        >>> image.renumbered({0: 1}, {0: "bolt", 1: "nut"}).category_ids
-        array([1])
-        """
+        """Return the same detections with other category ids, and the names of these."""
         new_ids = np.array([ids.get(key, key) for key in self.category_ids.tolist()], np.int64)
         return self.of_checked(**vars(self) | {"category_ids": new_ids, "category_names": names})
 
@@ -103,11 +98,7 @@ class Detections:
 
     @classmethod
     def empty(cls, image_id: ImageId | None = None, image_size: Size | None = None) -> Self:
-        """Return an image in which nothing was detected.
-
-        >>> len(Detections.empty(image_id=285))
-        0
-        """
+        """Return an image in which nothing was detected."""
         nothing = np.zeros(0, np.float32)
         return cls(nothing.reshape(0, 4), nothing, np.zeros(0, np.int64), image_size, image_id)
 

@@ -12,10 +12,6 @@ def match_images(images: Iterable[Detections], names: dict[int, str], *, named: 
 
     New names are added to ``names``. Images without names keep their ids, which must be COCO's if the images that
     ``names`` come from are ``named``.
-
-    >>> image = Detections([[0, 0, 5, 5]], [0.5], [0], category_names={0: "nut", 1: "bolt"})
-    >>> next(match_images([image], {0: "bolt", 1: "nut"})).category_ids
-    array([1])
     """
     known = dict(names)
     last, ids = None, dict[int, int]()  # the images of a file share their names

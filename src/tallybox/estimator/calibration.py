@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from tallybox.detections.labels import ABSENT_SCORE_ABOVE
-from tallybox.detections.metrics import groups_of
+from tallybox.detections.metrics import COUNT_GROUPS, groups_of
 from tallybox.estimator.inputs import SUMMARY
 from tallybox.estimator.prediction import Floats, Integers, IntervalLevels, levels_needed, medians_of, write_out_tail
 
@@ -34,13 +34,13 @@ def interval_levels(probabilities: Floats, tail_mean: Floats, true_counts: Integ
     needed = levels_needed(with_tail, medians, true_counts)
     groups = groups_of(medians)
     levels = []
-    for group in range(len(IntervalLevels._fields)):
+    for group in range(len(COUNT_GROUPS)):
         own = np.sort(needed[groups == group])
         level = _conformal_quantile(own if len(own) >= MIN_GROUP_PAIRS else np.sort(needed))
         if 0 < len(own) < MIN_GROUP_PAIRS:
             level = max(level, _conformal_quantile(own, at_most=own[-1]))
         levels.append(level)
-    return IntervalLevels(*levels)
+    return tuple(levels)
 
 
 def _conformal_quantile(ordered: Floats, at_most: float = EVERYTHING) -> float:

@@ -11,18 +11,17 @@ import numpy as np
 import torch
 
 from tallybox.concurrency import in_batches
-from tallybox.detections.categories import category_id_of, category_name_of
+from tallybox.detections.categories import category_id_of
 from tallybox.detections.detections import Detections, ImageId
 from tallybox.detections.labels import TrueCounts
 from tallybox.detections.matching import match_images
 from tallybox.errors import InputTypeError, TallyboxError
 from tallybox.estimator.calibration import LISTED_PROBABILITY
-from tallybox.estimator.config import IMAGES_PER_BATCH, EstimatorConfig
 from tallybox.estimator.explanation import CountExplanation, explain_predictions
 from tallybox.estimator.fitted import Fitted, load_fitted, save_fitted
 from tallybox.estimator.fitting import fit
 from tallybox.estimator.inference import CPU, infer_pairs
-from tallybox.estimator.inputs import pairs_of_images
+from tallybox.estimator.inputs import IMAGES_PER_BATCH, EstimatorConfig, pairs_of_images
 from tallybox.estimator.model import CountEnsemble
 from tallybox.estimator.prediction import ImagePredictions
 from tallybox.estimator.totals import Totals
@@ -184,7 +183,7 @@ class CountEstimator:
 
     def category_name(self, category_id: int) -> str:
         """Return the name of a category, or its id as text where it has none."""
-        return category_name_of(category_id, self.fitted.categories)
+        return self.fitted.categories.get(category_id, str(category_id))
 
     def save(self, path: str | Path) -> None:
         """Write the estimator to a file: safetensors with a JSON header."""

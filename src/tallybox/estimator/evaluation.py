@@ -12,10 +12,9 @@ from tallybox.detections.labels import CountingPair, TrueCounts, counting_pairs,
 from tallybox.detections.matching import match_images
 from tallybox.detections.metrics import category_errors, count_metrics, mean_by_group
 from tallybox.errors import InputError
-from tallybox.estimator.config import IMAGES_PER_BATCH
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.inference import Inference, infer_pairs
-from tallybox.estimator.inputs import indexed_pairs
+from tallybox.estimator.inputs import IMAGES_PER_BATCH, indexed_pairs
 from tallybox.estimator.prediction import Integers, PredictionArrays
 
 

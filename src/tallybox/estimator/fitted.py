@@ -14,7 +14,7 @@ from tallybox import __version__
 from tallybox.detections.baselines import Metric, ThresholdCounter
 from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.calibration import AS_PREDICTED, Prevalence
-from tallybox.estimator.config import EstimatorConfig
+from tallybox.estimator.inputs import EstimatorConfig
 from tallybox.estimator.model import CountEnsemble
 from tallybox.estimator.nms_counts import NmsCounts
 from tallybox.estimator.prediction import Floats, IntervalLevels
@@ -22,7 +22,7 @@ from tallybox.files import error_summary, read_tensors, write_tensors
 
 KIND = "tallybox.CountEstimator"
 VERSION = 4
-UNCALIBRATED = IntervalLevels(0.8, 0.8, 0.8, 0.8)  # with them, intervals have about 90 % of the probability
+UNCALIBRATED = (0.8,) * 4  # with them, intervals have about 90 % of the probability
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,8 @@ def _fitted(header: dict[str, Any], tensors: Mapping[str, Tensor]) -> Fitted:
             name: {metric: ThresholdCounter.from_dict(counter) for metric, counter in tuned.items()}
             for name, tuned in header["baselines"].items()
         },
-        "interval_levels": IntervalLevels(*header["interval_levels"]),
-        "interval_levels_listed": IntervalLevels(*header["interval_levels_listed"]),
+        "interval_levels": tuple(header["interval_levels"]),
+        "interval_levels_listed": tuple(header["interval_levels_listed"]),
         "prevalence": Prevalence(**header["prevalence"]),
         "totals": TotalCalibration(**totals | {"factors": {int(key): f for key, f in totals["factors"].items()}}),
         "detector": tuple(header["detector"]),

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, get_args
 
 import numpy as np
@@ -10,15 +9,14 @@ import torch
 from numpy.typing import NDArray
 
 from tallybox.detections.baselines import Metric, tabulate, tune
-from tallybox.detections.categories import COCO_CATEGORIES, category_name_of, listed_names
+from tallybox.detections.categories import COCO_CATEGORIES, listed_names
 from tallybox.detections.detections import Detections
 from tallybox.detections.labels import CountingPair, TrueCounts, counting_pairs, labelled_detections
 from tallybox.errors import InputError
 from tallybox.estimator.calibration import LISTED_PROBABILITY, interval_levels, learn_prevalence
-from tallybox.estimator.config import EstimatorConfig
 from tallybox.estimator.fitted import Fitted
 from tallybox.estimator.inference import Inference, infer
-from tallybox.estimator.inputs import indexed_pairs, inputs_of_many
+from tallybox.estimator.inputs import EstimatorConfig, indexed_pairs, inputs_of_many
 from tallybox.estimator.model import CountEnsemble
 from tallybox.estimator.nms_counts import NmsCounts, learn_nms_counts, preferred_share
 from tallybox.estimator.prediction import Floats, Integers, PredictionArrays, summarise
@@ -70,9 +68,16 @@ def fit(
         for name, per_category in (("nms", False), ("nms_per_category", True))
     }
     places = np.random.default_rng(seed).permutation(len(images)).argsort()
-    label = partial(_label, images, category_ids, places % config.members)  # parts of equal size
-    labelled, epochs = label(config, pairs), epochs_for(len(pairs))
-    ensemble = train(labelled, members=config.members, seed=seed, epochs=epochs, on_progress=on_progress)
+    image_parts = torch.from_numpy(places % config.members)  # of equal size
+
+    def label(pairs: Sequence[CountingPair]) -> LabelledInputs:
+        indexed = indexed_pairs(images, pairs)
+        inputs = inputs_of_many(images, indexed, config, category_ids)
+        true_counts = torch.tensor([pair.true_count for pair in pairs])
+        return LabelledInputs(config, len(category_ids), indexed, inputs, true_counts, image_parts[indexed.image_index])
+
+    labelled = label(pairs)
+    ensemble = train(labelled, seed=seed, epochs=epochs_for(len(pairs)), on_progress=on_progress)
     nms, nms_of_parts = _learn_nms(labelled)
     above = truth[truth >= config.max_objects] - config.max_objects
     tail_mean = float((above.sum() + 0.5) / (len(above) + 1))
@@ -89,7 +94,7 @@ def fit(
         "nms": _scores(*held_out.mixed(1.0, tail_mean), truth, parts),
         "ensemble": _scores(*held_out.mixed(0.0, tail_mean), truth, parts),
     }
-    names = labels.categories or {key: category_name_of(key) for key in category_ids}
+    names = labels.categories or {key: COCO_CATEGORIES.get(key, str(key)) for key in category_ids}
     fitted = Fitted(
         ensemble=ensemble,
         nms=nms,
@@ -103,7 +108,7 @@ def fit(
         cross_validation=cross_validation,
         longer_side=int(np.median([max(image.image_size or (0,)) for image in images])),
     )
-    every = label(config, list(counting_pairs(images, labels, every=True)))
+    every = label(list(counting_pairs(images, labels, every=True)))
     looked_for = len(images) * len(labels.labelled_ids().union(category_ids))
     return _over_every_category(fitted, every, _held_out(ensemble, nms_of_parts, every), looked_for, len(images))
 
@@ -144,24 +149,6 @@ def _sized(
     )
 
 
-def _label(
-    images: list[Detections],
-    category_ids: tuple[int, ...],
-    image_parts: NDArray[np.int64],
-    config: EstimatorConfig,
-    labelled_pairs: Sequence[CountingPair],
-) -> LabelledInputs:
-    pairs = indexed_pairs(images, labelled_pairs)
-    return LabelledInputs(
-        config,
-        len(category_ids),
-        pairs,
-        inputs_of_many(images, pairs, config, category_ids),
-        torch.tensor([pair.true_count for pair in labelled_pairs]),
-        torch.from_numpy(image_parts[pairs.image_index]),
-    )
-
-
 def _learn_nms(labelled: LabelledInputs) -> tuple[NmsCounts, list[NmsCounts]]:
     """Learn the counts of NMS from all photos, and without each part of them."""
     config, counts, truth = labelled.config, labelled.inputs.nms_counts.numpy(), labelled.true_counts.numpy()
@@ -175,7 +162,7 @@ def _learn_nms(labelled: LabelledInputs) -> tuple[NmsCounts, list[NmsCounts]]:
 
 def _held_out(ensemble: CountEnsemble, nms_of_parts: Sequence[NmsCounts], labelled: LabelledInputs) -> HeldOut:
     """Predict each photo by the member, and by the NMS, that left it out."""
-    rows = labelled.by_part(ensemble.members)
+    rows = labelled.by_part()
     logits, expected = infer(ensemble, labelled.inputs, rows.clamp(min=0))
     real = rows != PADDING
     order = rows[real].argsort()  # each pair is in one part

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 from tallybox.detections.detections import Detections
-from tallybox.estimator.config import PAIRS_PER_BATCH
 from tallybox.estimator.fitted import Fitted
-from tallybox.estimator.inputs import IndexedPairs, ModelInputs, model_inputs
+from tallybox.estimator.inputs import PAIRS_PER_BATCH, IndexedPairs, ModelInputs, model_inputs
 from tallybox.estimator.model import CountEnsemble, ModelOutput
 from tallybox.estimator.prediction import Floats, PredictionArrays, mean_of, second_moment_of, summarise
 

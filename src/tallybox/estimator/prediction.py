@@ -18,23 +18,13 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 Key = TypeVar("Key")
+# How far intervals grow, for each of the `COUNT_GROUPS` of predicted counts: 1 takes in every count, -1 the median only
+IntervalLevels = tuple[float, ...]
 
 # How many counts from ``max_objects`` on are written out; larger counts add to the last. The number is the same for all
 # pairs, so that a prediction does not depend on the pairs in its batch.
 TAIL = 200
 ROUNDING_SLACK = 1e-12  # of sums of probabilities
-
-
-class IntervalLevels(NamedTuple):
-    """How far intervals grow: 1 takes in every count, -1 only the median (see `intervals`).
-
-    There is one level for each of the `COUNT_GROUPS` of predicted counts.
-    """
-
-    zero: float
-    one: float
-    few: float  # 2 to 4
-    many: float  # 5 or more
 
 
 @dataclass(frozen=True)
@@ -224,8 +214,7 @@ class PredictionArrays(NamedTuple):
 def summarise(probabilities: Floats, tail_mean: Floats, levels: IntervalLevels) -> PredictionArrays:
     """Take counts and intervals from distributions ``[P, K + 1]``; ``tail_mean [P]`` is the mean count beyond K.
 
-    >>> levels = IntervalLevels(0.55, 0.55, 0.55, 0.55)
-    >>> summarise(np.array([[0.1, 0.7, 0.2]]), np.array([0.0]), levels).each()[0].to_dict()
+    >>> summarise(np.array([[0.1, 0.7, 0.2]]), np.array([0.0]), (0.55,) * 4).each()[0].to_dict()
     {'count': 1, 'most_probable': 1, 'expected': 1.1, 'low': 1, 'high': 2}
     """
     last = probabilities.shape[1] - 1
