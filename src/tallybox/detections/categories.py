@@ -50,11 +50,14 @@ IRREGULAR_PLURALS = {
 
 def find_category(name: str, categories: Mapping[int, str] = COCO_CATEGORIES) -> int | None:
     """Return the id of a category by its name, or None; case matters only between names that differ in nothing else."""
-    for category_id, category in categories.items():
-        if category == name:
-            return category_id
-    matches = [key for key, category in categories.items() if _plain(category) == _plain(name)]
+    exact = [key for key, category in categories.items() if category == name]
+    matches = exact[:1] or [key for key, category in categories.items() if _plain(category) == _plain(name)]
     return matches[0] if len(matches) == 1 else None
+
+
+def ids_by_name(source: Mapping[int, str], target: Mapping[int, str] = COCO_CATEGORIES) -> dict[int, int]:
+    """Return the target's ids of those categories of a source that it has, matched by name."""
+    return {key: found for key, name in source.items() if (found := find_category(name, target)) is not None}
 
 
 def category_id_of(name: str, categories: Mapping[int, str] = COCO_CATEGORIES) -> int:
@@ -86,7 +89,7 @@ def category_ids_of_classes(names: Mapping[int, str]) -> dict[int, int]:
     ({0: 1, 2: 63}, {0: 0, 1: 1})
     """
     named = {label: name for label, name in names.items() if _plain(name) not in NOT_CATEGORIES}
-    ids = {label: coco_id for label, name in named.items() if (coco_id := find_category(name)) is not None}
+    ids = ids_by_name(named)
     return ids if len(ids) == len(named) else {label: label for label in named}
 
 
@@ -127,11 +130,11 @@ def match_categories(source: Mapping[int, str], target: Mapping[int, str]) -> di
     target = _named(target)
     if not target:
         return {category_id: category_id for category_id in source}
-    ids = {key: found for key, name in source.items() if (found := find_category(name, target)) is not None}
-    by_target: dict[int, int] = {}
+    ids = ids_by_name(source, target)
+    by_target = {found: category_id for category_id, found in ids.items()}
     for category_id, found in ids.items():
-        if (other := by_target.setdefault(found, category_id)) != category_id:
-            raise InputError(f"Categories {source[other]!r} and {source[category_id]!r} both match {target[found]!r}")
+        if (other := by_target[found]) != category_id:
+            raise InputError(f"Categories {source[category_id]!r} and {source[other]!r} both match {target[found]!r}")
     taken = {*target, *ids.values()}
     for category_id in source:
         if category_id not in ids:
@@ -145,7 +148,7 @@ def check_common_names(
 ) -> None:
     """Raise if both sides have names and share none."""
     target = _named(target)
-    if source and target and not any(find_category(name, target) is not None for name in source.values()):
+    if source and target and not ids_by_name(source, target):
         raise InputError(
             f"None of the categories of {owner} ({listed_names(source, source)}) is one of {others} "
             f"({listed_names(target, target)})"

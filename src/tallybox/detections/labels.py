@@ -15,6 +15,7 @@ from tallybox.detections.categories import (
     category_id_of,
     check_common_names,
     find_category,
+    ids_by_name,
     is_own,
     match_categories,
     number_categories,
@@ -171,7 +172,7 @@ class TrueCounts:
                 raise InputError(f"Category {min(unknown)} of the labels is none of the {len(names)} of the detections")
             return replace(self, categories=names, labelled=self.labelled_ids())
         check_common_names(self.categories, names, "the labels", "the detections'")
-        found = {c: new_id for c, name in self.categories.items() if (new_id := find_category(name, names)) is not None}
+        found = ids_by_name(self.categories, names)
         counted = {c for of_image in self.counts.values() for c, count in of_image.items() if count}
         if left_out := sorted(self.categories[c] for c in counted - found.keys()):
             hint = did_you_mean(left_out[0], names.values())

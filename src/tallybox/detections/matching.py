@@ -23,7 +23,7 @@ def match_images(images: Iterable[Detections], names: dict[int, str], *, named: 
             )
         if not image.category_names:
             check_known_ids(image.category_ids.tolist(), known, f"Image {image.image_id!r}")
-            if named and is_own(known):
+            if named and len(image) and is_own(known):
                 raise InputError(
                     f"Image {image.image_id!r} has category ids without names, but the estimator was fitted to named "
                     f"categories ({listed_names(known, known)}). Give names for the ids: category_names= (--names "
