@@ -28,8 +28,8 @@ from tallybox.detections.labels import (
 from tallybox.detections.metrics import mean_by_group
 from tallybox.detections.readers import read_counts, read_detections
 from tallybox.estimator.calibration import LISTED_PROBABILITY
-from tallybox.estimator.evaluation import evaluate, infer_labelled
-from tallybox.estimator.inference import Prior
+from tallybox.estimator.evaluation import evaluate
+from tallybox.estimator.inference import Prior, infer_pairs
 from tallybox.photos.shipped import SHIPPED_ESTIMATOR
 from tallybox.runs import append_results, open_run, read_results
 
@@ -53,8 +53,8 @@ def reliability(
     With ``listed`` only over what `tallybox count` lists: categories that are there with a probability of over 0.1.
     """
     labelled = list(labelled_detections(images, labels))
-    inference, truth = infer_labelled(estimator, labelled, list(counting_pairs(labelled, labels, every=listed)))
-    found = inference.predictions(prior)
+    pairs, truth = counting_pairs(labelled, labels, every=listed)
+    found = infer_pairs(estimator.fitted, labelled, pairs).predictions(prior)
     if listed:
         shown = found.probabilities[:, 0] < 1 - LISTED_PROBABILITY
         found, truth = found.at(shown), truth[shown]

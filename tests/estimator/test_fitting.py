@@ -10,7 +10,7 @@ from tallybox.detections.labels import counting_pairs
 from tallybox.errors import InputError
 from tallybox.estimator.fitting import fit
 from tallybox.estimator.inference import infer
-from tallybox.estimator.inputs import KEEP_ALL, EstimatorConfig, category_rows, indexed_pairs, model_inputs
+from tallybox.estimator.inputs import KEEP_ALL, EstimatorConfig, category_rows, model_inputs
 from tallybox.estimator.training import PADDING, LabelledInputs, train
 
 
@@ -51,10 +51,10 @@ def test_boxes_of_no_labelled_category_are_refused(count):
 
 def labelled_inputs() -> LabelledInputs:
     photos, labels = made_up_photos(8, seed=2)
-    pairs = list(counting_pairs(photos, labels))
-    config, indexed = EstimatorConfig(members=2, proposals=16), indexed_pairs(photos, pairs)
-    inputs, truth = model_inputs(photos, indexed, config, ()), torch.tensor([pair.true_count for pair in pairs])
-    return LabelledInputs(config, 1, indexed, inputs, truth, torch.arange(len(truth)) % 2)
+    pairs, truth = counting_pairs(photos, labels)
+    config = EstimatorConfig(members=2, proposals=16)
+    inputs = model_inputs(photos, pairs, config, ())
+    return LabelledInputs(config, 1, pairs, inputs, torch.from_numpy(truth), torch.arange(len(truth)) % 2)
 
 
 def test_a_member_does_not_learn_from_the_part_that_it_leaves_out():

@@ -20,7 +20,7 @@ from tallybox.detections.categories import (
     match_categories,
     number_categories,
 )
-from tallybox.detections.detections import Detections, ImageId, check_in_image
+from tallybox.detections.detections import Detections, ImageId, Integers, check_in_image
 from tallybox.errors import InputError, InputTypeError, did_you_mean
 
 # Of the pairs with a true count of 0, only the few with the highest scores are taken: these are hard.
@@ -200,12 +200,11 @@ class TrueCounts:
         )
 
 
-class CountingPair(NamedTuple):
-    """One image and one category, with its true count."""
+class Pairs(NamedTuple):
+    """Pairs of an image, by its index in a list, and a category."""
 
-    detections: Detections  # everything detected in the image
-    category_id: int
-    true_count: int
+    image_index: Integers  # [P]
+    category_ids: Integers  # [P]
 
 
 def labelled_detections(detections: Iterable[Detections], labels: TrueCounts) -> Iterator[Detections]:
@@ -242,20 +241,19 @@ def labelled_detections(detections: Iterable[Detections], labels: TrueCounts) ->
         yield Detections.empty(image_id, labels.image_sizes.get(image_id))
 
 
-def counting_pairs(
-    detections: Iterable[Detections], labels: TrueCounts, *, every: bool = False
-) -> Iterator[CountingPair]:
-    """Yield the pairs that are learned from and scored, for images as `labelled_detections` gives them.
+def counting_pairs(images: Sequence[Detections], labels: TrueCounts, *, every: bool = False) -> tuple[Pairs, Integers]:
+    """Return the pairs that are learned from and scored, and their true counts ``[P]``.
 
-    For each image: every category with a true count of at least 1, and the two highest-scoring labelled categories
-    whose true count is 0 and whose best score exceeds 0.05. With ``every``, all that were detected instead of these
-    two; any other category rightly counts 0.
+    ``images`` are those of `labelled_detections`. The pairs of each are every category with a true count of at least 1,
+    and the two highest-scoring labelled categories whose true count is 0 and whose best score exceeds 0.05. With
+    ``every``, all that were detected instead of these two; any other category rightly counts 0.
 
     >>> image = Detections([[0, 0, 9, 9]] * 4, [0.9, 0.3, 0.2, 0.1], [18, 1, 2, 3], image_id=7)
-    >>> [(pair.category_id, pair.true_count) for pair in counting_pairs([image], TrueCounts({7: {18: 3}}))]
-    [(18, 3), (1, 0), (2, 0)]
+    >>> counting_pairs([image], TrueCounts({7: {18: 3}}))
+    (Pairs(image_index=array([0, 0, 0]), category_ids=array([18,  1,  2])), array([3, 0, 0]))
     """
-    for image in detections:
+    rows: list[tuple[int, int, int]] = []
+    for index, image in enumerate(images):
         if image.image_id is None or image.image_id not in labels.counts:
             raise InputError(f"Image {image.image_id!r} has no labels; use labelled_detections")
         present = {c: count for c, count in sorted(labels.counts[image.image_id].items()) if count > 0}
@@ -267,8 +265,9 @@ def counting_pairs(
         if not every:
             likely = sorted((-score, c) for c, score in absent.items() if score > ABSENT_SCORE_ABOVE)
             absent = {c: -score for score, c in likely[:ABSENT_CATEGORIES_PER_IMAGE]}
-        for category_id, count in (present | dict.fromkeys(absent, 0)).items():
-            yield CountingPair(image, category_id, count)
+        rows += [(index, c, count) for c, count in (present | dict.fromkeys(absent, 0)).items()]
+    image_index, category_ids, true_counts = np.array(rows, np.int64).reshape(-1, 3).T.copy()
+    return Pairs(image_index, category_ids), true_counts
 
 
 def image_key(value: Any) -> ImageId:

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from tallybox.detections.baselines import Metric, tabulate, tune
 from tallybox.detections.categories import COCO_CATEGORIES, listed_names
 from tallybox.detections.detections import Detections
-from tallybox.detections.labels import CountingPair, TrueCounts, counting_pairs, labelled_detections
+from tallybox.detections.labels import Pairs, TrueCounts, counting_pairs, labelled_detections
 from tallybox.errors import InputError
 from tallybox.estimator.calibration import LISTED_PROBABILITY, interval_levels, learn_prevalence
 from tallybox.estimator.fitted import Fitted
 from tallybox.estimator.inference import Inference, infer
-from tallybox.estimator.inputs import EstimatorConfig, indexed_pairs, inputs_of_many
+from tallybox.estimator.inputs import EstimatorConfig, inputs_of_many
 from tallybox.estimator.model import CountEnsemble
 from tallybox.estimator.nms_counts import NmsCounts, learn_nms_counts, preferred_share
 from tallybox.estimator.prediction import Floats, Integers, PredictionArrays, summarise
@@ -58,11 +58,10 @@ def fit(
 ) -> Fitted:
     """Fit to labelled images; the same seed gives the same numbers."""
     images = list(labelled_detections(detections, labels))
-    pairs = list(counting_pairs(images, labels))
-    config = _sized(config, images, pairs, labels, max_objects)
-    truth = np.array([pair.true_count for pair in pairs], np.int64)
-    category_ids = tuple(sorted({pair.category_id for pair in pairs}))
-    table = tabulate(pairs)
+    pairs, truth = counting_pairs(images, labels)
+    config = _sized(config, images, pairs, truth, labels, max_objects)
+    category_ids = tuple(np.unique(pairs.category_ids).tolist())
+    table = tabulate(images, pairs, truth)
     baselines = {
         name: {metric: tune(table, metric, per_category=per_category) for metric in get_args(Metric)}
         for name, per_category in (("nms", False), ("nms_per_category", True))
@@ -70,14 +69,12 @@ def fit(
     places = np.random.default_rng(seed).permutation(len(images)).argsort()
     image_parts = torch.from_numpy(places % config.members)  # of equal size
 
-    def label(pairs: Sequence[CountingPair]) -> LabelledInputs:
-        indexed = indexed_pairs(images, pairs)
-        inputs = inputs_of_many(images, indexed, config, category_ids)
-        true_counts = torch.tensor([pair.true_count for pair in pairs])
-        return LabelledInputs(config, len(category_ids), indexed, inputs, true_counts, image_parts[indexed.image_index])
+    def label(pairs: Pairs, truth: Integers) -> LabelledInputs:
+        inputs, parts = inputs_of_many(images, pairs, config, category_ids), image_parts[pairs.image_index]
+        return LabelledInputs(config, len(category_ids), pairs, inputs, torch.from_numpy(truth), parts)
 
-    labelled = label(pairs)
-    ensemble = train(labelled, seed=seed, epochs=epochs_for(len(pairs)), on_progress=on_progress)
+    labelled = label(pairs, truth)
+    ensemble = train(labelled, seed=seed, epochs=epochs_for(len(truth)), on_progress=on_progress)
     nms, nms_of_parts = _learn_nms(labelled)
     above = truth[truth >= config.max_objects] - config.max_objects
     tail_mean = float((above.sum() + 0.5) / (len(above) + 1))
@@ -87,7 +84,7 @@ def fit(
     mixed = held_out.mixed(share, tail_mean)
     parts = labelled.parts.numpy()
     cross_validation = {
-        "pairs": len(pairs),
+        "pairs": len(truth),
         "images": len(images),
         "nms_share": share,
         "estimator": _scores(*mixed, truth, parts),
@@ -108,7 +105,7 @@ def fit(
         cross_validation=cross_validation,
         longer_side=int(np.median([max(image.image_size or (0,)) for image in images])),
     )
-    every = label(list(counting_pairs(images, labels, every=True)))
+    every = label(*counting_pairs(images, labels, every=True))
     looked_for = len(images) * len(labels.labelled_ids().union(category_ids))
     return _over_every_category(fitted, every, _held_out(ensemble, nms_of_parts, every), looked_for, len(images))
 
@@ -116,7 +113,8 @@ def fit(
 def _sized(
     config: EstimatorConfig,
     images: Sequence[Detections],
-    pairs: Sequence[CountingPair],
+    pairs: Pairs,
+    truth: Integers,
     labels: TrueCounts,
     max_objects: int | None,
 ) -> EstimatorConfig:
@@ -129,17 +127,16 @@ def _sized(
             f"boxes are {listed_names(detected, names) or 'none'}. If the detector numbers its classes from 0, give "
             "their names (category_names=, --names data.yaml)."
         )
-    needed, labelled_parts = min(MIN_IMAGES, config.members), min(len(images), len(pairs))
+    needed, labelled_parts = min(MIN_IMAGES, config.members), min(len(images), len(truth))
     if labelled_parts < needed:
         raise InputError(
             f"Fitting needs at least {needed} labelled images and pairs, but there are {len(images)} images with "
-            f"{len(pairs)} pairs."
+            f"{len(truth)} pairs."
         )
     if max_objects is None:
-        truth = [pair.true_count for pair in pairs]
         max_objects = int(np.clip(np.quantile(truth, 0.999, method="lower"), *MAX_OBJECTS))
     proposals = max(config.proposals, 2 * max_objects)
-    boxes = np.array([(pair.detections.category_ids == pair.category_id).sum() for pair in pairs])
+    boxes = np.array([(images[index].category_ids == key).sum() for index, key in zip(*pairs, strict=True)])
     return replace(
         config,
         members=min(config.members, labelled_parts),  # each leaves out another part

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from tallybox.detections.detections import Detections
+from tallybox.detections.labels import Pairs
 from tallybox.estimator.fitted import Fitted
-from tallybox.estimator.inputs import PAIRS_PER_BATCH, IndexedPairs, ModelInputs, model_inputs
+from tallybox.estimator.inputs import PAIRS_PER_BATCH, ModelInputs, model_inputs
 from tallybox.estimator.model import CountEnsemble, ModelOutput
 from tallybox.estimator.prediction import Floats, PredictionArrays, mean_of, second_moment_of, summarise
 
@@ -79,9 +80,7 @@ class Inference:
         return np.column_stack((mean, variance, np.ones_like(mean), *of_members))
 
 
-def infer_pairs(
-    fitted: Fitted, images: Sequence[Detections], pairs: IndexedPairs, device: torch.device = CPU
-) -> Inference:
+def infer_pairs(fitted: Fitted, images: Sequence[Detections], pairs: Pairs, device: torch.device = CPU) -> Inference:
     """Run an estimator once on pairs of images and categories."""
     inputs = model_inputs(images, pairs, fitted.config, fitted.category_ids)
     output = infer(fitted.ensemble if device == CPU else _placed(fitted.ensemble, device), inputs)

@@ -18,7 +18,7 @@ from tallybox.boxes import first_kept, numpy_box_iou, overlap_by_more, suppress
 from tallybox.checks import check_count
 from tallybox.detections.baselines import SCORE_THRESHOLDS
 from tallybox.detections.detections import Detections
-from tallybox.detections.labels import ABSENT_SCORE_ABOVE, CountingPair
+from tallybox.detections.labels import ABSENT_SCORE_ABOVE, Pairs
 from tallybox.errors import InputError
 
 Floats = NDArray[np.float32]
@@ -65,13 +65,6 @@ class EstimatorConfig:
             raise InputError(f"members must be at least 2, not {self.members}: each leaves photos out")
 
 
-class IndexedPairs(NamedTuple):
-    """Pairs of an image, by its index in a list, and a category."""
-
-    image_index: Integers  # [P]
-    category_ids: Integers  # [P]
-
-
 OF_PROPOSALS = 5  # how many fields of `ModelInputs` have a dimension of proposals
 
 
@@ -108,18 +101,11 @@ class ModelInputs(NamedTuple):
         return self.scores[:, 0].double().numpy(), self.summary.double().numpy()
 
 
-def indexed_pairs(images: Sequence[Detections], pairs: Sequence[CountingPair]) -> IndexedPairs:
-    """Return counting pairs by the index of their image."""
-    where = {image.image_id: index for index, image in enumerate(images)}
-    index = [where[pair.detections.image_id] for pair in pairs]
-    return IndexedPairs(np.array(index, np.int64), np.array([pair.category_id for pair in pairs], np.int64))
-
-
-def pairs_of_images(images: Sequence[Detections], category_ids: Sequence[int] | None) -> IndexedPairs:
+def pairs_of_images(images: Sequence[Detections], category_ids: Sequence[int] | None) -> Pairs:
     """Return a pair of each image with each of the categories, or if None, with those that were detected in it."""
     ids_of_images = [sorted(image.best_scores()) if category_ids is None else category_ids for image in images]
     index = np.repeat(np.arange(len(images)), [len(ids) for ids in ids_of_images])
-    return IndexedPairs(index, np.array([*chain.from_iterable(ids_of_images)], np.int64))
+    return Pairs(index, np.array([*chain.from_iterable(ids_of_images)], np.int64))
 
 
 def category_rows(labelled_ids: tuple[int, ...], category_ids: Integers) -> Integers:
@@ -129,7 +115,7 @@ def category_rows(labelled_ids: tuple[int, ...], category_ids: Integers) -> Inte
 
 
 def model_inputs(
-    images: Sequence[Detections], pairs: IndexedPairs, config: EstimatorConfig, labelled_ids: tuple[int, ...]
+    images: Sequence[Detections], pairs: Pairs, config: EstimatorConfig, labelled_ids: tuple[int, ...]
 ) -> ModelInputs:
     """Return the inputs for pairs; ``labelled_ids`` are those of the categories that a model has rows for."""
     image_index, category_ids = pairs
@@ -173,14 +159,14 @@ def model_inputs(
 
 
 def inputs_of_many(
-    images: Sequence[Detections], pairs: IndexedPairs, config: EstimatorConfig, labelled_ids: tuple[int, ...]
+    images: Sequence[Detections], pairs: Pairs, config: EstimatorConfig, labelled_ids: tuple[int, ...]
 ) -> ModelInputs:
     """Return `model_inputs` for pairs in the order of their images, a batch of images at a time to save memory."""
     parts = []
     for first in range(0, len(images), IMAGES_PER_BATCH):
         last = first + IMAGES_PER_BATCH
         rows = (pairs.image_index >= first) & (pairs.image_index < last)
-        of_batch = IndexedPairs(pairs.image_index[rows] - first, pairs.category_ids[rows])
+        of_batch = Pairs(pairs.image_index[rows] - first, pairs.category_ids[rows])
         parts.append(model_inputs(images[first:last], of_batch, config, labelled_ids))
     longest = max(part.scores.shape[1] for part in parts)
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from tallybox.detections.labels import Pairs
 from tallybox.estimator.calibration import COVERAGE
 from tallybox.estimator.fitted import Fitted, TotalCalibration
-from tallybox.estimator.inputs import IndexedPairs
 from tallybox.estimator.prediction import Floats, ImagePredictions, Integers, TotalPrediction
 
 NORMAL_QUANTILE = 1.6449  # of 0.95: an interval leaves out 5 % on each side
@@ -84,7 +84,7 @@ def total_intervals(mean: Floats, variance: Floats, scale: float) -> tuple[Integ
 
 
 def learn_totals(
-    moments: Floats, pairs: IndexedPairs, true_counts: Integers, images: int, undetected: float
+    moments: Floats, pairs: Pairs, true_counts: Integers, images: int, undetected: float
 ) -> TotalCalibration:
     """Fit a bias factor per category and an interval scale with 90 % coverage, on held-out photos.
 

@@ -13,8 +13,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
+from tallybox.detections.labels import Pairs
 from tallybox.estimator.inference import infer
-from tallybox.estimator.inputs import EstimatorConfig, IndexedPairs, ModelInputs
+from tallybox.estimator.inputs import EstimatorConfig, ModelInputs
 from tallybox.estimator.model import CountEnsemble
 
 OnProgress = Callable[[int, int], None]  # done, total
@@ -40,7 +41,7 @@ class LabelledInputs:
 
     config: EstimatorConfig
     categories: int  # number of those with labels
-    pairs: IndexedPairs
+    pairs: Pairs
     inputs: ModelInputs
     true_counts: Tensor  # [P]
     parts: Tensor  # [P]: the part of the photos that each pair belongs to
