@@ -1,4 +1,4 @@
-"""True counts, the images that they belong to, and the pairs of image and category that are scored."""
+"""True counts, images under the same ids and categories, and the pairs of image and category that are scored."""
 
 import operator
 import re
@@ -14,9 +14,11 @@ from tallybox.detections.categories import (
     COCO_CATEGORIES,
     category_id_of,
     check_common_names,
+    check_known_ids,
     find_category,
     ids_by_name,
     is_own,
+    listed_names,
     match_categories,
     number_categories,
 )
@@ -205,6 +207,38 @@ class Pairs(NamedTuple):
 
     image_index: Integers  # [P]
     category_ids: Integers  # [P]
+
+
+def match_images(images: Iterable[Detections], names: dict[int, str], *, named: bool = False) -> Iterator[Detections]:
+    """Yield images under common category ids, matched by name: those of ``names``, by id, and new ones for others.
+
+    New names are added to ``names``. Images without names keep their ids, which must be COCO's if the images that
+    ``names`` come from are ``named``.
+    """
+    known = dict(names)
+    last, ids = None, dict[int, int]()  # the images of a file share their names
+    for image in images:
+        if not isinstance(image, Detections):
+            raise InputTypeError(
+                f"{type(image).__name__} is not the Detections of an image; make them with "
+                "Detections(boxes, scores, category_ids) or Detections.from_torchvision, from_supervision …"
+            )
+        if not image.category_names:
+            check_known_ids(image.category_ids.tolist(), known, f"Image {image.image_id!r}")
+            if named and len(image) and is_own(known):
+                raise InputError(
+                    f"Image {image.image_id!r} has category ids without names, but the estimator was fitted to named "
+                    f"categories ({listed_names(known, known)}). Give names for the ids: category_names= (--names "
+                    "data.yaml)"
+                )
+            yield image
+            continue
+        if image.category_names != last:
+            last = image.category_names
+            check_common_names(last, known, "the detections")
+            ids = match_categories(last, names)
+            names |= {ids[key]: name for key, name in last.items() if ids[key] not in names}
+        yield image.renumbered(ids, names)
 
 
 def labelled_detections(detections: Iterable[Detections], labels: TrueCounts) -> Iterator[Detections]:

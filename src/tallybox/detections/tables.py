@@ -89,17 +89,17 @@ def detections_in_frame(
     scores = numbers(table["score"], source).astype(np.float32)
     if problem := first_problem(boxes, scores) or first_outside(boxes, sizes[owners]):
         raise _row_error(source, table, *problem)
-    order = np.argsort(owners, kind="stable")
-    starts = np.searchsorted(owners[order], np.arange(len(images) + 1))
-    for number, image_id in enumerate(images):
-        of_image = order[starts[number] : starts[number + 1]]
+    names = names or frame.attrs.get("categories") or None
+    ends = np.bincount(owners, minlength=len(images)).cumsum()
+    rows_of_images = np.split(np.argsort(owners, kind="stable"), ends)  # the last one is of no image
+    for image_id, size, rows in zip(images, sizes.tolist(), rows_of_images, strict=False):
         yield Detections.of_checked(
-            boxes=boxes[of_image],
-            scores=scores[of_image].clip(0, 1),
-            category_ids=ids[of_image],
-            image_size=tuple(sizes[number].tolist()) if sizes[number].all() else None,
+            boxes=boxes[rows],
+            scores=scores[rows].clip(0, 1),
+            category_ids=ids[rows],
+            image_size=tuple(size) if all(size) else None,
             image_id=image_id,
-            category_names=names or frame.attrs.get("categories") or None,
+            category_names=names,
         )
 
 
@@ -125,7 +125,7 @@ def counts_in_frame(frame: pd.DataFrame, source: str) -> TrueCounts:
     ids, names, are_stated = _categories(table, source, None)
     is_counted = table["count"].notna().to_numpy()
     counted = np.full(len(table), -1)
-    counted[is_counted] = whole_numbers(table["count"][is_counted], source, low=0, high=MAX_COUNT)
+    counted[is_counted] = whole_numbers(table["count"][is_counted], source, 0, MAX_COUNT)
     counts: dict[ImageId, dict[int, int]] = {image_id: {} for image_id in images}
     unknown: set[tuple[ImageId, int]] = set()
     for row, (owner, category_id, number) in enumerate(zip(owners, ids.tolist(), counted.tolist(), strict=True)):
@@ -171,7 +171,7 @@ def _melted(frame: pd.DataFrame, source: str) -> pd.DataFrame:
     for name in frame.columns.drop(image_column):
         if str(name).isdecimal():
             raise InputError(f"{source}: column {name!r} is a number; name the category")
-        whole_numbers(frame[name].dropna(), source, low=0, high=MAX_COUNT)
+        whole_numbers(frame[name].dropna(), source, 0, MAX_COUNT)
     long = frame.melt(image_column, var_name="category", value_name="count", ignore_index=False)
     return long.rename(columns={image_column: "image_id"}).rename_axis(frame.index.name)
 
@@ -244,7 +244,7 @@ def _sizes(table: pd.DataFrame, source: str, owners: NDArray[np.intp], images: i
     for index, name in enumerate(("image_width", "image_height")):
         if name in table:
             is_stated = table[name].notna().to_numpy()
-            sides = whole_numbers(table[name][is_stated], source, low=0, high=MAX_SIDE)
+            sides = whole_numbers(table[name][is_stated], source, 0, MAX_SIDE)
             np.maximum.at(sizes[:, index], owners[is_stated], sides)
     return sizes
 
@@ -257,24 +257,22 @@ def _filled(column: pd.Series[Any], source: str) -> pd.Series[Any]:
     return column
 
 
-def numbers(column: pd.Series[Any], source: str) -> NDArray[np.float64]:
-    """Return a column of numbers; the error for anything else names the line."""
+def numbers(column: pd.Series[Any], source: str, whole: tuple[int, int] | None = None) -> NDArray[np.float64]:
+    """Return a column of numbers, or of ``whole`` ones within bounds; the error for anything else names the line."""
     values = _as_floats(_filled(column, source))
-    if np.isnan(values).any():
-        row = int(np.isnan(values).argmax())
-        raise _row_error(source, column, row, f"{column.name} {repr(column.iloc[row])[:50]} is not a number")
+    is_wrong, expected = np.isnan(values), "a number"
+    if whole is not None:
+        is_wrong |= (values != np.floor(values)) | (values < whole[0]) | (values > whole[1])
+        expected = f"a whole number from {whole[0]} to {whole[1]}"
+    if is_wrong.any():
+        row = int(is_wrong.argmax())
+        raise _row_error(source, column, row, f"{column.name} {repr(column.iloc[row])[:50]} is not {expected}")
     return values
 
 
-def whole_numbers(column: pd.Series[Any], source: str, *, low: int = -MAX_EXACT, high: int = MAX_EXACT) -> Integers:
+def whole_numbers(column: pd.Series[Any], source: str, low: int = -MAX_EXACT, high: int = MAX_EXACT) -> Integers:
     """Return a column of whole numbers within bounds."""
-    values = numbers(column, source)
-    is_wrong = (values != np.floor(values)) | (values < low) | (values > high)
-    if is_wrong.any():
-        row = int(is_wrong.argmax())
-        message = f"{column.name} {values[row]:g} is not a whole number from {low} to {high}"
-        raise _row_error(source, column, row, message)
-    return values.astype(np.int64)
+    return numbers(column, source, whole=(low, high)).astype(np.int64)
 
 
 def _as_floats(column: pd.Series[Any]) -> NDArray[np.float64]:

@@ -13,8 +13,7 @@ import torch
 from tallybox.concurrency import in_batches
 from tallybox.detections.categories import category_id_of
 from tallybox.detections.detections import Detections, ImageId
-from tallybox.detections.labels import TrueCounts
-from tallybox.detections.matching import match_images
+from tallybox.detections.labels import TrueCounts, match_images
 from tallybox.errors import InputTypeError, TallyboxError
 from tallybox.estimator.calibration import LISTED_PROBABILITY
 from tallybox.estimator.explanation import CountExplanation, explain_predictions

@@ -8,8 +8,7 @@ import numpy as np
 from tallybox.concurrency import in_batches
 from tallybox.detections.categories import match_categories
 from tallybox.detections.detections import Detections
-from tallybox.detections.labels import Pairs, TrueCounts, counting_pairs, labelled_detections
-from tallybox.detections.matching import match_images
+from tallybox.detections.labels import Pairs, TrueCounts, counting_pairs, labelled_detections, match_images
 from tallybox.detections.metrics import category_errors, count_metrics, mean_by_group
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator

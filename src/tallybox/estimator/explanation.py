@@ -65,7 +65,8 @@ def merged_into(explanation: CountExplanation) -> NDArray[np.int64]:
     Numbers are indices into ``explanation.indices``. A counted box is merged into itself; -1 is a faint leftover. As
     many boxes are counted as the prediction says, or fewer where the detector found fewer.
     """
-    return merge_boxes(explanation.presence, mean_suppression(explanation), explanation.prediction.count)
+    suppression = np.mean([suppression_of(trace, len(explanation.indices)) for trace in explanation.traces], axis=0)
+    return merge_boxes(explanation.presence, suppression, explanation.prediction.count)
 
 
 def merge_boxes(presence: NDArray[np.float32], suppression: Floats, count: int) -> NDArray[np.int64]:
@@ -85,17 +86,8 @@ def merge_boxes(presence: NDArray[np.float32], suppression: Floats, count: int) 
     return merged
 
 
-def mean_suppression(explanation: CountExplanation) -> Floats:
-    """Return how much j, if it is there, suppresses i, ``[N, N]``, the mean of all members and heads."""
-    number = len(explanation.indices)
-    mean: Floats = np.mean([suppression_of(trace, number) for trace in explanation.traces], axis=0)
-    return mean
-
-
 def suppression_of(trace: Trace, number: int) -> Floats:
     """Return how much box j suppresses box i in a trace of ``number`` boxes, ``[N, N]``, the mean of all heads."""
-    if number == 0:
-        return np.zeros((0, 0))
     if isinstance(trace, PresenceTrace):
         mean: Floats = trace.suppression.reshape(-1, *trace.suppression.shape[-2:]).mean(0).double().numpy()
         return mean[:number, :number]

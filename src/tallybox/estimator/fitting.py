@@ -75,14 +75,18 @@ def fit(
 
     labelled = label(pairs, truth)
     ensemble = train(labelled, seed=seed, epochs=epochs_for(len(truth)), on_progress=on_progress)
-    nms, nms_of_parts = _learn_nms(labelled)
+    nms_counts, parts = labelled.inputs.nms_counts.numpy(), labelled.parts.numpy()
+
+    def learn_nms(rows: NDArray[np.bool_]) -> NmsCounts:
+        return learn_nms_counts(nms_counts[rows], truth[rows], config.max_objects, config.proposals)
+
+    nms, nms_of_parts = learn_nms(parts >= 0), [learn_nms(parts != part) for part in range(config.members)]
     above = truth[truth >= config.max_objects] - config.max_objects
     tail_mean = float((above.sum() + 0.5) / (len(above) + 1))
     held_out = _held_out(ensemble, nms_of_parts, labelled)
     rows, clipped = np.arange(len(truth)), truth.clip(max=config.max_objects)
     share = preferred_share(held_out.nms[rows, clipped], held_out.ensemble[rows, clipped])
     mixed = held_out.mixed(share, tail_mean)
-    parts = labelled.parts.numpy()
     cross_validation = {
         "pairs": len(truth),
         "images": len(images),
@@ -144,17 +148,6 @@ def _sized(
         proposals=proposals,
         nms_iou=CROWDED_NMS_IOU if (boxes > proposals).mean() > CROWDED_SHARE else config.nms_iou,
     )
-
-
-def _learn_nms(labelled: LabelledInputs) -> tuple[NmsCounts, list[NmsCounts]]:
-    """Learn the counts of NMS from all photos, and without each part of them."""
-    config, counts, truth = labelled.config, labelled.inputs.nms_counts.numpy(), labelled.true_counts.numpy()
-    parts = labelled.parts.numpy()
-
-    def learn(rows: NDArray[np.bool_]) -> NmsCounts:
-        return learn_nms_counts(counts[rows], truth[rows], config.max_objects, config.proposals)
-
-    return learn(parts >= 0), [learn(parts != part) for part in range(config.members)]
 
 
 def _held_out(ensemble: CountEnsemble, nms_of_parts: Sequence[NmsCounts], labelled: LabelledInputs) -> HeldOut:

@@ -108,10 +108,10 @@ def pairs_of_images(images: Sequence[Detections], category_ids: Sequence[int] | 
     return Pairs(index, np.array([*chain.from_iterable(ids_of_images)], np.int64))
 
 
-def category_rows(labelled_ids: tuple[int, ...], category_ids: Integers) -> Integers:
-    """Return the rows of a model's tables for categories ``[P]``; 0 for those without labels."""
-    labelled = np.array(labelled_ids, np.int64)
-    return np.where(np.isin(category_ids, labelled), np.searchsorted(labelled, category_ids) + 1, 0)
+def category_rows(known_ids: Sequence[int] | Integers, category_ids: Integers) -> Integers:
+    """Return the rows of categories ``[P]`` in a table of known ones, from 1 on; 0 for any other."""
+    known = np.array(known_ids, np.int64)
+    return np.where(np.isin(category_ids, known), np.searchsorted(known, category_ids) + 1, 0)
 
 
 def model_inputs(
@@ -130,11 +130,10 @@ def model_inputs(
 
     # The boxes sorted by image, category and descending score: those of a pair, which have one key, stand together.
     order = np.lexsort((-scores[:-1], box_categories, image_of))
-    detected_ids, column = np.unique(box_categories, return_inverse=True)
-    keys = image_of[order] * (len(detected_ids) + 1) + column[order]
-    is_detected = np.isin(category_ids, detected_ids)
-    pair_column = np.where(is_detected, np.searchsorted(detected_ids, category_ids), len(detected_ids))
-    pair_keys = image_index * (len(detected_ids) + 1) + pair_column
+    detected_ids = np.unique(box_categories)
+    columns = len(detected_ids) + 1
+    keys = (image_of * columns + category_rows(detected_ids, box_categories))[order]
+    pair_keys = image_index * columns + category_rows(detected_ids, category_ids)
     start, end = np.searchsorted(keys, pair_keys, "left"), np.searchsorted(keys, pair_keys, "right")
 
     longest = max(int((end - start).max(initial=0)), 1)
@@ -146,8 +145,11 @@ def model_inputs(
         index, mask = _suppressed(index, mask, boxes, config, padding=len(order))
 
     pair_scores, pair_boxes = scores[index], boxes[index]
-    context = _context(pair_scores, pair_boxes, rivals[index], mask, _extents(images)[image_index], end - start)
-    surroundings = _other_categories(scores[order], keys, pair_keys, (len(images), len(detected_ids) + 1))
+    # The width and height that all boxes of an image reach: its size may be unknown.
+    reach = [image.boxes[:, 2:].max(0) if len(image) else np.ones(2, np.float32) for image in images]
+    extents = np.maximum(np.array(reach, np.float32).reshape(-1, 2), 1e-6)[image_index]
+    context = _context(pair_scores, pair_boxes, rivals[index], mask, extents, end - start)
+    surroundings = _other_categories(scores[order], keys, pair_keys, (len(images), columns))
     summary, nms_counts = _summary(pair_scores, pair_boxes, mask, context, surroundings)
     sources = np.where(mask, index - first[image_index][:, None], -1)
     rows = category_rows(labelled_ids, category_ids)
@@ -192,12 +194,6 @@ def rival_scores(image: Detections) -> Floats:
     return best
 
 
-def _extents(images: Sequence[Detections]) -> Floats:
-    """Return the width and height ``[B, 2]`` that all boxes of an image reach: its size may be unknown."""
-    reach = [image.boxes[:, 2:].max(0) if len(image) else np.ones(2, np.float32) for image in images]
-    return np.maximum(np.array(reach, np.float32).reshape(-1, 2), 1e-6)
-
-
 def _other_categories(scores: Floats, keys: Integers, pair_keys: Integers, shape: tuple[int, int]) -> Floats:
     """Return numbers about the other categories of each pair's image, ``[P, 3]``.
 
@@ -212,7 +208,7 @@ def _other_categories(scores: Floats, keys: Integers, pair_keys: Integers, shape
     best = np.zeros(shape[0] * shape[1], np.float32)
     np.maximum.at(best, keys, scores)
     two_best = np.sort(best.reshape(shape), axis=1)[:, -2:][image_index]
-    columns.append(_logit(np.where(best[pair_keys] == two_best[:, -1], two_best[:, 0], two_best[:, -1])))
+    columns.append(logit(np.where(best[pair_keys] == two_best[:, -1], two_best[:, 0], two_best[:, -1])))
     return np.column_stack(columns).astype(np.float32)
 
 
@@ -221,9 +217,9 @@ def _context(scores: Floats, boxes: Floats, rivals: Floats, mask: Any, extents: 
     size = (boxes[..., 2:] - boxes[..., :2]) / extents[:, None]  # [P, N, 2]
     area = np.log(np.clip(size.prod(-1), MIN_AREA, 1))
     shape = np.log(np.clip(size[..., 0], MIN_AREA, 1)) - np.log(np.clip(size[..., 1], MIN_AREA, 1))
-    best = np.broadcast_to(_logit(scores[:, :1]), scores.shape)
+    best = np.broadcast_to(logit(scores[:, :1]), scores.shape)
     many = np.broadcast_to(np.log1p(detected.astype(np.float32))[:, None], scores.shape)
-    context: Floats = np.stack((_logit(rivals), area, best, many, shape), axis=-1)
+    context: Floats = np.stack((logit(rivals), area, best, many, shape), axis=-1)
     return np.where(mask[..., None], context, np.float32(0))
 
 
@@ -250,7 +246,7 @@ def _summary(
         descending = -np.sort(-np.where(kept[:, 1], masked_scores, 0), axis=1)[:, :BEST_SCORES]
         best[:, : descending.shape[1]] = descending
         summary[rows, : grid[0].size + BEST_SCORES] = np.concatenate(
-            (np.log1p(grid).reshape(len(rows), -1), _logit(best)), axis=1
+            (np.log1p(grid).reshape(len(rows), -1), logit(best)), axis=1
         )
     any_box = np.maximum(size, 1).astype(np.float32)
     area = context[..., 1]
@@ -287,7 +283,8 @@ def _suppressed(
     return chosen, chosen != padding
 
 
-def _logit(scores: Floats) -> Floats:
+def logit(scores: NDArray[Any]) -> NDArray[Any]:
+    """Return the logit of scores, which are clipped to a distance from 0 and 1."""
     clipped = np.clip(scores, SUMMARY_MIN_SCORE, 1 - SUMMARY_MIN_SCORE)
-    logit: Floats = np.log(clipped / (1 - clipped))
-    return logit
+    result: NDArray[Any] = np.log(clipped / (1 - clipped))
+    return result
