@@ -7,26 +7,18 @@ from tallybox.errors import InputError, did_you_mean
 
 ClassNames = Sequence[str] | Mapping[int, str] | None  # of a detector, by class number
 
-# Names of categories with consecutive ids, by the first id.
-_RUNS = {
-    1: "person, bicycle, car, motorcycle, airplane, bus, train, truck, boat, traffic light, fire hydrant",
-    13: "stop sign, parking meter, bench, bird, cat, dog, horse, sheep, cow, elephant, bear, zebra, giraffe",
-    27: "backpack, umbrella",
-    31: (
-        "handbag, tie, suitcase, frisbee, skis, snowboard, sports ball, kite, baseball bat, baseball glove, "
-        "skateboard, surfboard, tennis racket, bottle"
-    ),
-    46: (
-        "wine glass, cup, fork, knife, spoon, bowl, banana, apple, sandwich, orange, broccoli, carrot, "
-        "hot dog, pizza, donut, cake, chair, couch, potted plant, bed"
-    ),
-    67: "dining table",
-    70: "toilet",
-    72: "tv, laptop, mouse, remote, keyboard, cell phone, microwave, oven, toaster, sink, refrigerator",
-    84: "book, clock, vase, scissors, teddy bear, hair drier, toothbrush",
-}
+# By id from 1 on; COCO has no category where there is a dash.
+_COCO_NAMES = (
+    "person, bicycle, car, motorcycle, airplane, bus, train, truck, boat, traffic light, fire hydrant, -, stop sign, "
+    "parking meter, bench, bird, cat, dog, horse, sheep, cow, elephant, bear, zebra, giraffe, -, backpack, umbrella, "
+    "-, -, handbag, tie, suitcase, frisbee, skis, snowboard, sports ball, kite, baseball bat, baseball glove, "
+    "skateboard, surfboard, tennis racket, bottle, -, wine glass, cup, fork, knife, spoon, bowl, banana, apple, "
+    "sandwich, orange, broccoli, carrot, hot dog, pizza, donut, cake, chair, couch, potted plant, bed, -, "
+    "dining table, -, -, toilet, -, tv, laptop, mouse, remote, keyboard, cell phone, microwave, oven, toaster, sink, "
+    "refrigerator, -, book, clock, vase, scissors, teddy bear, hair drier, toothbrush"
+)
 COCO_CATEGORIES: Mapping[int, str] = MappingProxyType(
-    {first + index: name for first, run in _RUNS.items() for index, name in enumerate(run.split(", "))}
+    {category_id: name for category_id, name in enumerate(_COCO_NAMES.split(", "), start=1) if name != "-"}
 )
 COCO_CATEGORY_IDS = tuple(COCO_CATEGORIES)  # by class number of a detector that numbers COCO's categories from 0 to 79
 

@@ -211,10 +211,10 @@ class Detections:
         >>> image.boxes, image.category_names
         (array([[5., 5., 8., 9.]], dtype=float32), {18: 'dog'})
         """
-        from tallybox.detections.tables import detections_in_frame, find_column  # which import this module
+        from tallybox.detections.tables import detections_in_frame, known_columns  # which import this module
 
         image_id, image_size = image.get("image_id"), image.get("image_size")
-        own_column = find_column(frame, "image_id")
+        own_column = known_columns(frame).get("image_id")
         if own_column is None or image_id is not None:
             frame = frame.assign(image_id=0 if image_id is None else image_id)
         if image_size is not None:

@@ -77,7 +77,7 @@ def detections_in_frame(
             f"{list(frame.columns)}"
         )
     sides = frame[[by_key[name] for name in named.split()]]
-    table = _known_columns(frame.drop(columns=sides.columns), source, needed=("image_id", "score"))
+    table = _under_our_names(frame.drop(columns=sides.columns), source, "image_id", "score")
     images, owners = _image_ids(table["image_id"], source)
     sizes = _sizes(table, source, owners, len(images))
     stated = table.reindex(columns=[*CATEGORY_COLUMNS, "score"])
@@ -109,7 +109,7 @@ def counts_in_frame(frame: pd.DataFrame, source: str) -> TrueCounts:
     A category of the first kind of table counts 0 in an image that has rows of others only. A row without a category
     and with a count of 0 is an image without objects.
     """
-    table = _known_columns(frame, source, needed=("image_id",))
+    table = _under_our_names(frame, source, "image_id")
     if not any(name in table for name in CATEGORY_COLUMNS):
         table = _melted(frame, source)
     elif "count" not in table:
@@ -145,29 +145,31 @@ def counts_in_frame(frame: pd.DataFrame, source: str) -> TrueCounts:
     )
 
 
-def find_column(frame: pd.DataFrame, ours: str) -> Any:
-    """Return a table's name of one of our columns, in any case and with blanks for underscores; None if it has none."""
+def known_columns(frame: pd.DataFrame) -> dict[str, Any]:
+    """Return our names of the columns that a table has and its own, in any case and with blanks for underscores."""
     by_key = _by_key(frame)
-    return next((by_key[key] for key in COLUMN_NAMES[ours] if key in by_key), None)
+    found = {ours: [by_key[key] for key in keys if key in by_key] for ours, keys in COLUMN_NAMES.items()}
+    return {ours: names[0] for ours, names in found.items() if names}
 
 
 def _by_key(frame: pd.DataFrame) -> dict[str, Any]:
     return {str(name).strip().casefold().replace(" ", "_"): name for name in frame.columns}
 
 
-def _known_columns(frame: pd.DataFrame, source: str, *, needed: tuple[str, ...]) -> pd.DataFrame:
-    """Return the known columns of a table under our names."""
-    names = {ours: name for ours in COLUMN_NAMES if (name := find_column(frame, ours)) is not None}
-    if missing := [ours for ours in needed if ours not in names]:
-        others = ", ".join(COLUMN_NAMES[missing[0]][1:3])
-        raise InputError(f"{source}: no column {missing[0]} (or {others} …) among {list(frame.columns)}")
+def _under_our_names(frame: pd.DataFrame, source: str, *needed: str) -> pd.DataFrame:
+    """Return the known columns of a table."""
+    names = known_columns(frame)
+    for ours in needed:
+        if ours not in names:
+            others = ", ".join(COLUMN_NAMES[ours][1:3])
+            raise InputError(f"{source}: no column {ours} (or {others} …) among {list(frame.columns)}")
     return frame[list(names.values())].set_axis(list(names), axis=1)
 
 
 def _melted(frame: pd.DataFrame, source: str) -> pd.DataFrame:
     """Turn a table with a column for each category into one with a row for each image and category."""
     frame = frame.dropna(axis=1, how="all")
-    image_column = find_column(frame, "image_id")
+    image_column = known_columns(frame)["image_id"]
     for name in frame.columns.drop(image_column):
         if str(name).isdecimal():
             raise InputError(f"{source}: column {name!r} is a number; name the category")

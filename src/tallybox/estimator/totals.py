@@ -46,16 +46,13 @@ class Totals:
         chosen, totals = sorted(self._listed_ids), self._fitted.totals
         nothing = np.zeros(3 + self._fitted.ensemble.members)
         sums = np.array([self._sums.get(category_id, nothing) for category_id in chosen]).reshape(-1, len(nothing))
-        mean, variance = joint_moments(
-            sums, self._images, self._fitted.prevalence.undetected, totals.factors_of(chosen)
-        )
+        undetected, names = self._fitted.prevalence.undetected, self._fitted.categories
+        mean, variance = joint_moments(sums, self._images, undetected, totals.factors_of(chosen))
         lows, highs = total_intervals(mean, variance, totals.scale_for(self._images))
         calibrated = set(self._fitted.category_ids if totals.calibrated else ())
         rows = zip(chosen, mean.tolist(), lows.tolist(), highs.tolist(), strict=True)
         return {
-            self._fitted.categories.get(key, str(key)): TotalPrediction(
-                expected, low, high, self._images, key in calibrated
-            )
+            names.get(key, str(key)): TotalPrediction(expected, low, high, self._images, key in calibrated)
             for key, expected, low, high in rows
         }
 
