@@ -167,8 +167,9 @@ class TrueCounts:
                     f"{did_you_mean(odd, COCO_CATEGORIES.values())}. Give names for the ids (category_names=, --names "
                     "data.yaml), or add a column category_id to the labels"
                 )
-            is_coco = self.categories and self.categories.items() <= COCO_CATEGORIES.items()
-            return replace(self, categories=COCO_CATEGORIES, labelled=self.labelled_ids()) if is_coco else self
+            if not self.categories or is_own(self.categories):
+                return self
+            return replace(self, categories=COCO_CATEGORIES, labelled=self.labelled_ids())
         if not self.categories:
             if unknown := self.labelled_ids() - names.keys():
                 raise InputError(f"Category {min(unknown)} of the labels is none of the {len(names)} of the detections")

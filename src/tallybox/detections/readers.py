@@ -77,10 +77,8 @@ def _read_excel(path: Path, pandas: Any) -> pd.DataFrame:
             rows = []
             for line, row in enumerate(sheet.values, start=1):
                 if any(cell is not None for cell in row[columns:]):
-                    raise InputError(f"{path}, line {line}: more cells than the header has")
+                    raise ValueError(f"line {line} has more cells than the header")
                 rows.append(row[:columns])
-        except InputError:
-            raise
         except Exception as error:  # for a damaged file, openpyxl raises errors of any type
             raise InputError(f"{path}: not a valid .xlsx file: {error_summary(error)}") from None
     frame: pd.DataFrame = pandas.DataFrame(rows, columns=range(columns), dtype=object)

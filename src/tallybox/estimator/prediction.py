@@ -270,7 +270,8 @@ def intervals(probabilities: Floats, medians: Integers, levels: Floats) -> tuple
     that it holds already, less that of the neighbour, is below its level ``[P]``: while it holds little, or while the
     neighbour is probable. Without the second term, intervals of the same coverage are 3 % wider around 0 and 1.
     """
-    return _grow(probabilities, medians, lambda scores, lows, highs: scores < levels)
+    lows, highs, _ = _grow(probabilities, medians, lambda lows, highs, scores: scores < levels)
+    return lows, highs
 
 
 def levels_needed(probabilities: Floats, medians: Integers, true_counts: Integers) -> Floats:
@@ -279,35 +280,32 @@ def levels_needed(probabilities: Floats, medians: Integers, true_counts: Integer
     The level is -1 where the true count is the median, which every interval holds, and infinite where it is larger than
     all counts of the distribution.
     """
-    needed = np.where(true_counts < probabilities.shape[1], -1.0, np.inf)
-
-    def misses_the_count(scores: Floats, lows: Integers, highs: Integers) -> Booleans:
-        misses: Booleans = np.isfinite(needed) & ((true_counts < lows) | (highs < true_counts))
-        needed[misses] = np.maximum(needed, scores)[misses]
-        return misses
-
-    _grow(probabilities, medians, misses_the_count)
-    return needed
+    last = probabilities.shape[1] - 1
+    held = true_counts.clip(max=last)
+    _, _, needed = _grow(probabilities, medians, lambda lows, highs, scores: (held < lows) | (highs < held))
+    return np.where(true_counts > last, np.inf, needed)
 
 
 def _grow(
-    probabilities: Floats, medians: Integers, grows: Callable[[Floats, Integers, Integers], Booleans]
-) -> tuple[Integers, Integers]:
-    """Grow intervals, which begin as the medians, by one count at a time; return their ends ``[P]``.
+    probabilities: Floats, medians: Integers, grows: Callable[[Integers, Integers, Floats], Booleans]
+) -> tuple[Integers, Integers, Floats]:
+    """Grow intervals from the medians by one count at a time; return their ends and their highest scores, all ``[P]``.
 
-    An interval that grows takes in the more probable of its two neighbours, of equal ones the larger. ``grows`` returns
-    which intervals do, from the probability that each holds less that of this neighbour ``[P]``, and the ends ``[P]``.
+    An interval that grows takes in the more probable of its two neighbours, of equal ones the larger. Its score is the
+    probability that it holds already, less that of the neighbour. ``grows`` returns which intervals grow further.
     """
     # A border of impossible counts on both sides, which no interval takes in.
     padded = np.pad(probabilities, ((0, 0), (1, 1)), constant_values=-np.inf)
     rows = np.arange(len(medians))
     lows, highs, mass = medians.copy(), medians.copy(), probabilities[rows, medians]
+    highest = np.full(len(medians), -1.0)
     while True:
         below, above = padded[rows, lows], padded[rows, highs + 2]
         neighbour = np.maximum(below, above)
-        chosen = grows(mass - neighbour, lows, highs)
+        chosen = grows(lows, highs, mass - neighbour)
         if not chosen.any():
-            return lows, highs
+            return lows, highs, highest
+        highest = np.where(chosen, np.maximum(highest, mass - neighbour), highest)
         downwards = chosen & (below > above)
         lows -= downwards
         highs += chosen & ~downwards
