@@ -1,9 +1,10 @@
 """True counts, images under the same ids and categories, and the pairs of image and category that are scored."""
 
+import collections
 import operator
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
@@ -104,45 +105,49 @@ class TrueCounts:
         >>> TrueCounts({"a": {18: 3}, "b.jpg": {}}).of_photos(["2024/a.jpg", "2024/b.jpg"]).file_names
         {'a': '2024/a.jpg', 'b.jpg': '2024/b.jpg'}
         """
-        find = self.label_finder()
-        photos: dict[ImageId, str] = {}
-        for photo_id in photo_ids:
-            label = find(photo_id)
-            if label is not None and photos.setdefault(label, photo_id) != photo_id:
-                raise InputError(f"Label {label!r} fits two photos, {photos[label]!r} and {photo_id!r}; add the folder")
-        unlabelled = sorted({*photo_ids}.difference(photos.values()))
+        photos = self.images_of_labels(photo_ids, "The former are left out.")
         unmatched = [label for label in self.counts if label not in photos]
-        check_matches(unlabelled, unmatched, len(self), "The former are left out.")
-        if unmatched and not unlabelled:
+        if unmatched and len(photos) == len(photo_ids):
             warnings.warn(f"{len(unmatched)} labels have no photo ({shown(unmatched)}) and are left out", stacklevel=2)
-        return replace(self.only(photos), file_names=photos)
+        return replace(self.only(photos), file_names={label: str(photo_id) for label, photo_id in photos.items()})
 
-    def label_finder(self) -> Callable[[ImageId], ImageId | None]:
-        """Return a function from an image's id to the id of its labels, None if it has none.
+    def images_of_labels(self, image_ids: Iterable[ImageId], consequence: str) -> dict[ImageId, ImageId]:
+        """Return the image of each label that has one, by the labels' ids.
 
-        An id that is a path also finds labels by the photo's name, if their folders do not contradict each other.
+        A path also finds labels by the photo's name, if their folders do not contradict each other. Images without
+        labels are usual, and so are labels without an image. Both together are an error if they are many.
         """
+        names = {label: self.file_names.get(label, str(label)) for label in self.counts}
+        exact = {name: label for label, name in names.items()}
         by_stem: dict[str, list[tuple[ImageId, list[str]]]] = {}
-        exact: dict[str, ImageId] = {}
-        for label in self.counts:
-            name = self.file_names.get(label, str(label))
-            exact[name], key = label, photo_key(name)
+        for label, name in names.items():
+            key = photo_key(name)
             by_stem.setdefault(key[0], []).append((label, key))
-
-        def find(image_id: ImageId) -> ImageId | None:
-            if image_id in self.counts:
-                return image_id
-            if isinstance(image_id, int):
-                return None
-            if image_id in exact:
-                return exact[image_id]
-            key = photo_key(image_id)
-            fits = [label for label, other in by_stem.get(key[0], ()) if all(map(operator.eq, key, other))]
+        found: dict[ImageId, ImageId] = {}
+        unlabelled: list[ImageId] = []
+        for image_id in image_ids:
+            fits = [image_id] if image_id in self.counts else []
+            if not fits and isinstance(image_id, str):
+                key = photo_key(image_id)
+                similar = [label for label, other in by_stem.get(key[0], ()) if all(map(operator.eq, key, other))]
+                fits = [exact[image_id]] if image_id in exact else similar
             if len(fits) > 1 and not self.file_names:
                 raise InputError(f"Labels {fits[0]!r} and {fits[1]!r} are both of image {image_id!r}")
-            return fits[0] if len(fits) == 1 else None
-
-        return find
+            if len(fits) != 1:
+                unlabelled += [image_id] if image_id not in self.left_out else []
+            elif found.setdefault(fits[0], image_id) != image_id:
+                raise InputError(f"Label {fits[0]!r} fits two images, {found[fits[0]]!r} and {image_id!r}")
+        unmatched = [label for label in self.counts if label not in found]
+        if unlabelled and unmatched:
+            problem = (
+                f"{len(unmatched)} of {len(self)} labelled images have no match ({shown(unmatched)}), and "
+                f"{len(unlabelled)} images have no labels ({shown(unlabelled)})"
+            )
+            too_many = max(1, MANY_UNMATCHED * len(self)) < min(len(unlabelled), len(unmatched))
+            if too_many or len(unmatched) == len(self):
+                raise InputError(f"{problem}; are image ids written in two ways?")
+            warnings.warn(f"{problem}. {consequence}", stacklevel=2)
+        return found
 
     def only(self, image_ids: Iterable[ImageId]) -> "TrueCounts":
         """Return the labels of some of the images."""
@@ -249,31 +254,30 @@ def labelled_detections(detections: Iterable[Detections], labels: TrueCounts) ->
     name their categories, any other category is an error: the detector numbers categories differently. An image with
     the file name of a labelled one takes its id.
     """
-    missing = dict.fromkeys(labels.counts)
-    find = labels.label_finder()
-    unlabelled: list[ImageId] = []
-    for image in detections:
-        if image.image_id is None:
-            raise InputError("Detections without an image_id have no labels")
-        image_id = find(image.image_id)
-        if image_id not in labels.counts:
-            if image.image_id not in labels.left_out and image_id not in labels.left_out:
-                unlabelled.append(image.image_id)
+    images = list(detections)
+    image_ids = [image.image_id for image in images if image.image_id is not None]
+    if len(image_ids) < len(images):
+        raise InputError("Detections without an image_id have no labels")
+    found = labels.images_of_labels(dict.fromkeys(image_ids), "They count as images without boxes.")
+    label_of = {image_id: label for label, image_id in found.items()}
+    for image_id, number in collections.Counter(image_ids).items():
+        if image_id in label_of and number > 1:
+            raise InputError(f"{number} images have the labels of {label_of[image_id]!r}")
+    for image_id, image in zip(image_ids, images, strict=True):
+        if image_id not in label_of:
             continue
-        if image_id not in missing:
-            raise InputError(f"Two images have the labels of {image_id!r}")
-        del missing[image_id]
+        label = label_of[image_id]
         if labels.categories and (unknown := set(image.category_ids.tolist()) - labels.categories.keys()):
             raise InputError(
-                f"Image {image_id!r}: category {min(unknown)} is none of the {len(labels.categories)} of the labels; "
-                "if the detector numbers its classes from 0, give their names (category_names=, --names data.yaml)"
+                f"Image {label!r}: category {min(unknown)} is none of the {len(labels.categories)} of the labels; if "
+                "the detector numbers its classes from 0, give their names (category_names=, --names data.yaml)"
             )
-        size = image.image_size or labels.image_sizes.get(image_id)
-        check_in_image(image.boxes, size, f"Image {image_id!r}")
-        yield Detections.of_checked(**vars(image) | {"image_size": size, "image_id": image_id})
-    check_matches(unlabelled, list(missing), len(labels), "They count as images without boxes.")
-    for image_id in missing:
-        yield Detections.empty(image_id, labels.image_sizes.get(image_id))
+        size = image.image_size or labels.image_sizes.get(label)
+        check_in_image(image.boxes, size, f"Image {label!r}")
+        yield Detections.of_checked(**vars(image) | {"image_size": size, "image_id": label})
+    for label in labels.counts:
+        if label not in found:
+            yield Detections.empty(label, labels.image_sizes.get(label))
 
 
 def counting_pairs(images: Sequence[Detections], labels: TrueCounts, *, every: bool = False) -> tuple[Pairs, Integers]:
@@ -326,23 +330,6 @@ def photo_key(image_id: ImageId) -> list[str]:
     *folders, name = str(image_id).strip().casefold().replace("\\", "/").split("/")
     stem = PurePosixPath(name).stem
     return [stem.lstrip("0") if stem.isdecimal() else stem, *(f for f in reversed(folders) if f not in ("", ".", ".."))]
-
-
-def check_matches(unlabelled: Sequence[ImageId], unmatched: Sequence[ImageId], labelled: int, consequence: str) -> None:
-    """Raise if images and labels seem not to belong together; warn if some on both sides have no match.
-
-    ``unlabelled`` images on one side alone are usual: only some images are labelled. So are labelled images without
-    detections. Both together are an error if they are many.
-    """
-    if not unlabelled or not unmatched:
-        return
-    problem = (
-        f"{len(unmatched)} of {labelled} labelled images have no match ({shown(unmatched)}), and {len(unlabelled)} "
-        f"images have no labels ({shown(unlabelled)})"
-    )
-    if len(unmatched) == labelled or min(len(unlabelled), len(unmatched)) > max(1, MANY_UNMATCHED * labelled):
-        raise InputError(f"{problem}; are image ids written in two ways?")
-    warnings.warn(f"{problem}. {consequence}", stacklevel=2)
 
 
 def shown(ids: Sequence[ImageId]) -> str:
