@@ -20,11 +20,7 @@ from typing import Any
 import numpy as np
 
 from tallybox import CountEstimator, Detections
-from tallybox.detections.labels import (
-    TrueCounts,
-    counting_pairs,
-    labelled_detections,
-)
+from tallybox.detections.labels import TrueCounts, counting_pairs, labelled_detections
 from tallybox.detections.metrics import mean_by_group
 from tallybox.detections.readers import read_counts, read_detections
 from tallybox.estimator.calibration import LISTED_PROBABILITY
@@ -41,12 +37,7 @@ BINS = 10  # of the probability of the most probable count
 
 
 def reliability(
-    estimator: CountEstimator,
-    images: list[Detections],
-    labels: TrueCounts,
-    prior: Prior,
-    *,
-    listed: bool = False,
+    estimator: CountEstimator, images: list[Detections], labels: TrueCounts, prior: Prior, *, listed: bool = False
 ) -> dict[str, Any]:
     """Return figures over pairs, and for each bin of what an estimator gave its count how often it was right.
 

@@ -24,12 +24,7 @@ def answers(images, labels, **options) -> list[tuple[int | str | None, int, int]
 
 def test_pairs_are_what_is_there_and_the_two_likeliest_that_are_not():
     image = image_with({1: 0.2, 2: 0.9, 3: 0.3, 4: 0.4, 5: 0.04})
-    assert answers([image], TrueCounts({7: {2: 3, 90: 1}})) == [
-        (7, 2, 3),
-        (7, 90, 1),
-        (7, 4, 0),
-        (7, 3, 0),
-    ]
+    assert answers([image], TrueCounts({7: {2: 3, 90: 1}})) == [(7, 2, 3), (7, 90, 1), (7, 4, 0), (7, 3, 0)]
 
 
 def test_a_score_must_exceed_the_least_one():

@@ -6,14 +6,7 @@ from benchmarks.synthetic_photos import made_up_photos
 from tallybox import Detections
 from tallybox.boxes import nms
 from tallybox.detections.labels import Pairs
-from tallybox.estimator.inputs import (
-    GRID_OVERLAPS,
-    GRID_SCORES,
-    SUMMARY,
-    EstimatorConfig,
-    model_inputs,
-    rival_scores,
-)
+from tallybox.estimator.inputs import GRID_OVERLAPS, GRID_SCORES, SUMMARY, EstimatorConfig, model_inputs, rival_scores
 
 
 def inputs_of(images, pairs, proposals=48, nms_iou=1.0):

@@ -6,13 +6,7 @@ from hypothesis import strategies as st
 from tallybox.detections.metrics import groups_of
 from tallybox.estimator.calibration import interval_levels, learn_prevalence
 from tallybox.estimator.inputs import SUMMARY
-from tallybox.estimator.prediction import (
-    intervals,
-    levels_needed,
-    medians_of,
-    summarise,
-    write_out_tail,
-)
+from tallybox.estimator.prediction import intervals, levels_needed, medians_of, summarise, write_out_tail
 
 EVEN = (0.6,) * 4
 NONE = np.zeros(1)
