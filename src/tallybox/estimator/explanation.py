@@ -88,6 +88,8 @@ def merge_boxes(presence: NDArray[np.float32], suppression: Floats, count: int) 
 
 def suppression_of(trace: Trace, number: int) -> Floats:
     """Return how much box j suppresses box i in a trace of ``number`` boxes, ``[N, N]``, the mean of all heads."""
+    if number == 0:
+        return np.zeros((0, 0))
     if isinstance(trace, PresenceTrace):
         mean: Floats = trace.suppression.reshape(-1, *trace.suppression.shape[-2:]).mean(0).double().numpy()
         return mean[:number, :number]
