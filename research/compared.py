@@ -23,10 +23,10 @@ from tallybox import CountEstimator, Detections
 from tallybox.boxes import nms
 from tallybox.concurrency import in_batches
 from tallybox.detections.baselines import IOU_THRESHOLDS, SCORE_THRESHOLDS
-from tallybox.detections.labels import CountingPair, counting_pairs, labelled_detections
+from tallybox.detections.labels import TrueCounts, counting_pairs, labelled_detections
 from tallybox.detections.metrics import groups_of
-from tallybox.estimator.config import IMAGES_PER_BATCH
-from tallybox.estimator.evaluation import infer_labelled
+from tallybox.estimator.inference import infer_pairs
+from tallybox.estimator.inputs import IMAGES_PER_BATCH
 
 Scores = NDArray[np.float32]
 SIGMAS = (0.05, 0.1, 0.2, 0.35, 0.5, 1.0)  # of Soft-NMS's Gaussian
@@ -56,17 +56,23 @@ def _fractions(image: Detections) -> NDArray[np.float32]:
 
 
 def tabulate(
-    pairs: Sequence[CountingPair], scores_of: Callable[[Detections, float], Scores], settings: Sequence[float]
+    images: Sequence[Detections], scores_of: Callable[[Detections, float], Scores], settings: Sequence[float]
 ) -> NDArray[np.float64]:
-    """Count each pair with every setting and lowest score, ``[P, settings, scores]``."""
+    """Count the boxes of each pair with every setting and lowest score, ``[P, settings, scores]``."""
     lowest = np.asarray(SCORE_THRESHOLDS, np.float32) - 1e-6
-    counts = np.zeros((len(pairs), len(settings), len(lowest)))
-    for place, pair in enumerate(pairs):
-        image = pair.detections.of_category(pair.category_id)
+    counts = np.zeros((len(images), len(settings), len(lowest)))
+    for place, image in enumerate(images):
         if len(image):
             for column, setting in enumerate(settings):
                 counts[place, column] = (scores_of(image, setting)[:, None] >= lowest).sum(0)
     return counts
+
+
+def labelled_pairs(images: Sequence[Detections], labels: TrueCounts) -> tuple[list[Detections], NDArray[np.int64]]:
+    """Return the boxes of each pair, and the true counts."""
+    labelled = list(labelled_detections(images, labels))
+    pairs, truth = counting_pairs(labelled, labels)
+    return [labelled[index].of_category(key) for index, key in zip(*pairs, strict=True)], truth
 
 
 def figures(exact_counts: NDArray[Any], median_counts: NDArray[Any], truth: NDArray[Any]) -> dict[str, Any]:
@@ -89,10 +95,9 @@ def main() -> None:
     given = parser.parse_args()
     labels, images = training_part(given.data)
     tuned_on, scored_on = split(labels)
-    train = list(counting_pairs(labelled_detections(images, tuned_on), tuned_on))
-    test = list(counting_pairs(labelled_detections(images, scored_on), scored_on))
-    known, truth = (np.array([pair.true_count for pair in pairs]) for pairs in (train, test))
-    sums = [pair.detections.of_category(pair.category_id).scores.sum() for pair in test]
+    train, known = labelled_pairs(images, tuned_on)
+    test, truth = labelled_pairs(images, scored_on)
+    sums = [image.scores.sum() for image in test]
     results = {"sum of the scores": figures(np.floor(np.array(sums) + 0.5), np.array(sums), truth)}
     methods = (("NMS", nms_scores, IOU_THRESHOLDS), ("Soft-NMS", soft_nms_scores, SIGMAS))
     methods += (("weighted boxes fusion", fused_scores, IOU_THRESHOLDS),)
@@ -107,9 +112,9 @@ def main() -> None:
     estimator = CountEstimator().fit(images, tuned_on)
     batches = []
     for batch in in_batches(labelled_detections(images, scored_on), IMAGES_PER_BATCH):
-        if pairs := list(counting_pairs(batch, scored_on)):
-            inference, true_counts = infer_labelled(estimator, batch, pairs)
-            found = inference.predictions("evaluation_pairs")
+        pairs, true_counts = counting_pairs(batch, scored_on)
+        if len(true_counts):
+            found = infer_pairs(estimator.fitted, batch, pairs).predictions("evaluation_pairs")
             best = found.probabilities.max(1)
             batches.append((found.most_probable, found.counts, true_counts, found.lows, found.highs, best))
     most_probable, medians, truth, lows, highs, best = map(np.concatenate, zip(*batches, strict=True))

@@ -14,25 +14,18 @@ served to choose sizes and rates. It goes on where it stopped. The last estimato
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tallybox import CountEstimator, Detections
-from tallybox.detections.labels import (
-    CountingPair,
-    TrueCounts,
-    counting_pairs,
-    every_pair,
-    labelled_detections,
-)
+from tallybox.detections.labels import TrueCounts, counting_pairs, labelled_detections
 from tallybox.detections.metrics import mean_by_group
 from tallybox.detections.readers import read_counts, read_detections
 from tallybox.estimator.calibration import LISTED_PROBABILITY
-from tallybox.estimator.evaluation import evaluate, infer_labelled
-from tallybox.estimator.inference import Prior
+from tallybox.estimator.evaluation import evaluate
+from tallybox.estimator.inference import Prior, infer_pairs
 from tallybox.photos.shipped import SHIPPED_ESTIMATOR
 from tallybox.runs import append_results, open_run, read_results
 
@@ -44,21 +37,15 @@ BINS = 10  # of the probability of the most probable count
 
 
 def reliability(
-    estimator: CountEstimator,
-    images: list[Detections],
-    labels: TrueCounts,
-    pairs_of: Callable[[Iterable[Detections], TrueCounts], Iterator[CountingPair]],
-    prior: Prior,
-    *,
-    listed: bool = False,
+    estimator: CountEstimator, images: list[Detections], labels: TrueCounts, prior: Prior, *, listed: bool = False
 ) -> dict[str, Any]:
     """Return figures over pairs, and for each bin of what an estimator gave its count how often it was right.
 
     With ``listed`` only over what `tallybox count` lists: categories that are there with a probability of over 0.1.
     """
     labelled = list(labelled_detections(images, labels))
-    inference, truth = infer_labelled(estimator, labelled, list(pairs_of(labelled, labels)))
-    found = inference.predictions(prior)
+    pairs, truth = counting_pairs(labelled, labels, every=listed)
+    found = infer_pairs(estimator.fitted, labelled, pairs).predictions(prior)
     if listed:
         shown = found.probabilities[:, 0] < 1 - LISTED_PROBABILITY
         found, truth = found.at(shown), truth[shown]
@@ -86,9 +73,9 @@ def measure(learn: list[Detections], known: TrueCounts, unseen: list[Detections]
     return {
         "seconds": seconds,
         **evaluate(estimator, unseen, truth),
-        "scored": reliability(estimator, unseen, truth, counting_pairs, "evaluation_pairs"),
-        "scored_every": reliability(estimator, unseen, truth, counting_pairs, "population"),
-        "listed": reliability(estimator, unseen, truth, every_pair, "population", listed=True),
+        "scored": reliability(estimator, unseen, truth, "evaluation_pairs"),
+        "scored_every": reliability(estimator, unseen, truth, "population"),
+        "listed": reliability(estimator, unseen, truth, "population", listed=True),
     }
 
 

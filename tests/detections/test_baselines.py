@@ -1,6 +1,7 @@
 import json
 from dataclasses import asdict
 
+import numpy as np
 import pytest
 import supervision
 from hypothesis import given
@@ -9,15 +10,19 @@ from hypothesis import strategies as st
 from tallybox import Detections
 from tallybox.detections import baselines
 from tallybox.detections.baselines import ThresholdCounter, Thresholds, count_with, tabulate, tune
-from tallybox.detections.labels import CountingPair
+from tallybox.detections.labels import Pairs
 from tallybox.detections.metrics import count_metrics
 from tests.support.detection_sets import CATEGORY_IDS, detections
 from tests.support.tolerances import SUMMED_SCORES
 
-pair_lists = st.lists(
-    st.builds(CountingPair, detections(), st.sampled_from(CATEGORY_IDS), st.integers(0, 4)), min_size=1, max_size=6
-)
+pair_lists = st.lists(st.tuples(detections(), st.sampled_from(CATEGORY_IDS), st.integers(0, 4)), min_size=1, max_size=6)
 metrics = st.sampled_from(["exact", "mae", "rmse"])
+
+
+def labelled(rows):
+    """Images, their pairs, and the true counts, from rows of an image, a category and a count."""
+    images, category_ids, true_counts = zip(*rows, strict=True)
+    return images, Pairs(np.arange(len(images)), np.array(category_ids)), np.array(true_counts)
 
 
 def test_boxes_left_by_nms_count_where_their_score_is_high_enough():
@@ -28,13 +33,13 @@ def test_boxes_left_by_nms_count_where_their_score_is_high_enough():
 
 @given(pair_lists, metrics)
 def test_nothing_in_the_grid_is_better_than_what_was_chosen(pairs, metric):
-    table = tabulate(pairs)
+    *images_and_pairs, truth = labelled(pairs)
+    table = tabulate(*images_and_pairs, truth)
     chosen = tune(table, metric)
-    truth = [pair.true_count for pair in pairs]
     overlaps = baselines.IOU_THRESHOLDS
 
     def loss(counter: ThresholdCounter) -> float:
-        figure = count_metrics(counter.counts(pairs), truth)[metric]
+        figure = count_metrics(counter.counts(*images_and_pairs), truth)[metric]
         return -figure if metric == "exact" else figure
 
     grid = [ThresholdCounter(metric, Thresholds(o, s)) for o in overlaps for s in (0.05, 0.5, 0.95)]
@@ -44,13 +49,12 @@ def test_nothing_in_the_grid_is_better_than_what_was_chosen(pairs, metric):
 
 @given(pair_lists, metrics)
 def test_thresholds_of_a_category_are_as_if_it_were_alone_up_to_equally_good_ones(pairs, metric):
-    counter = tune(tabulate(pairs), metric, per_category=True)
+    counter = tune(tabulate(*labelled(pairs)), metric, per_category=True)
     for category_id in counter.by_category:
-        of_category = [pair for pair in pairs if pair.category_id == category_id]
-        truth = [pair.true_count for pair in of_category]
-        alone = tune(tabulate(of_category), metric)
-        assert count_metrics(counter.counts(of_category), truth)[metric] == pytest.approx(
-            count_metrics(alone.counts(of_category), truth)[metric], rel=SUMMED_SCORES.rtol
+        *of_category, truth = labelled([pair for pair in pairs if pair[1] == category_id])
+        alone = tune(tabulate(*of_category, truth), metric)
+        assert count_metrics(counter.counts(*of_category), truth)[metric] == pytest.approx(
+            count_metrics(alone.counts(*of_category), truth)[metric], rel=SUMMED_SCORES.rtol
         )
 
 
@@ -63,15 +67,15 @@ def test_a_category_without_labels_is_counted_with_the_thresholds_for_all():
 
 def test_of_equally_good_thresholds_the_lower_ones_are_taken():
     image = Detections([[0, 0, 9, 9], [0, 0, 9, 8], [20, 0, 29, 9]], [0.9, 0.6, 0.4], [18, 18, 18], image_id=7)
-    assert tune(tabulate([CountingPair(image, 18, 2)])).overall == Thresholds(overlap=0.3, score=0.05)
+    assert tune(tabulate(*labelled([(image, 18, 2)]))).overall == Thresholds(overlap=0.3, score=0.05)
     assert ThresholdCounter("exact", Thresholds(0.5, 0.25)).count(image, 18) == 2.0
 
 
 def test_equally_good_thresholds_of_a_category_are_decided_by_all():
     many = Detections([[i * 20, 0, i * 20 + 9, 9] for i in range(4)], [0.9, 0.6, 0.4, 0.2], [1] * 4)
     rare = Detections([[0, 0, 9, 9]], [0.95], [18])
-    pairs = [CountingPair(many, 1, 2), CountingPair(many, 1, 2), CountingPair(rare, 18, 1)]
-    counter = tune(tabulate(pairs), per_category=True)
+    pairs = labelled([(many, 1, 2), (many, 1, 2), (rare, 18, 1)])
+    counter = tune(tabulate(*pairs), per_category=True)
     assert counter.by_category[18] == counter.overall
     assert 0.4 < counter.overall.score <= 0.6
 
@@ -89,5 +93,5 @@ def test_counts_are_those_of_supervision(image, category_id):
 
 @given(pair_lists, st.booleans())
 def test_a_baseline_survives_json(pairs, per_category):
-    counter = tune(tabulate(pairs), "mae", per_category=per_category)
+    counter = tune(tabulate(*labelled(pairs)), "mae", per_category=per_category)
     assert ThresholdCounter.from_dict(json.loads(json.dumps(asdict(counter)))) == counter

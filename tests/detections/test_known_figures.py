@@ -3,32 +3,34 @@
 import pytest
 
 from tallybox.detections.baselines import CountTable, tabulate, tune
-from tallybox.detections.labels import CountingPair, counting_pairs, labelled_detections
+from tallybox.detections.labels import counting_pairs, labelled_detections
 from tallybox.detections.metrics import count_metrics
 from tallybox.detections.readers import read_counts, read_detections
 from tests.support.shared_data import data_folder
 from tests.support.tolerances import KNOWN_FIGURES
 
 
-def real_pairs(part: str) -> list[CountingPair]:
+def real_pairs(part: str):
+    """Images, their pairs, and the true counts."""
     folder = data_folder("coco-count")
     labels = read_counts(folder / f"instances_{part}.json.gz")
     detections = read_detections(folder / f"detections_yolov4tiny_{part}.json.gz")
-    return list(counting_pairs(labelled_detections(detections, labels), labels))
+    images = list(labelled_detections(detections, labels))
+    return images, *counting_pairs(images, labels)
 
 
 @pytest.fixture(scope="module")
-def fitting_pairs() -> list[CountingPair]:
+def fitting_pairs():
     return real_pairs("train")
 
 
 @pytest.fixture(scope="module")
 def fitting_table(fitting_pairs) -> CountTable:
-    return tabulate(fitting_pairs)
+    return tabulate(*fitting_pairs)
 
 
 @pytest.fixture(scope="module")
-def unseen_pairs() -> list[CountingPair]:
+def unseen_pairs():
     return real_pairs("val")
 
 
@@ -37,7 +39,7 @@ def expected(name: str, figure: float):
 
 
 def test_pairs_of_real_photos_are_as_many_as_known(fitting_pairs, unseen_pairs):
-    assert (len(fitting_pairs), len(unseen_pairs)) == (12356, 3933)
+    assert (len(fitting_pairs[2]), len(unseen_pairs[2])) == (12356, 3933)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +52,7 @@ def test_pairs_of_real_photos_are_as_many_as_known(fitting_pairs, unseen_pairs):
 )
 def test_nms_tuned_on_3000_photos(fitting_table, unseen_pairs, metric, per_category, figures):
     counter = tune(fitting_table, metric, per_category=per_category)
-    scores = count_metrics(counter.counts(unseen_pairs), [pair.true_count for pair in unseen_pairs])
+    scores = count_metrics(counter.counts(*unseen_pairs[:2]), unseen_pairs[2])
     assert {name: scores[name] for name in figures} == {
         name: expected(name, figure) for name, figure in figures.items()
     }
@@ -60,7 +62,7 @@ def test_nms_tuned_on_3000_photos(fitting_table, unseen_pairs, metric, per_categ
 def test_nms_tuned_on_the_first_photos(fitting_pairs, unseen_pairs, photos, exact):
     labels = read_counts(data_folder("coco-count") / "instances_train.json.gz")
     labels = labels.only(sorted(labels.counts)[:photos])
-    pairs = [pair for pair in fitting_pairs if pair.detections.image_id in labels.counts]
-    counts = tune(tabulate(pairs)).counts(unseen_pairs)
-    scores = count_metrics(counts, [pair.true_count for pair in unseen_pairs])
+    images = [image for image in fitting_pairs[0] if image.image_id in labels.counts]
+    counts = tune(tabulate(images, *counting_pairs(images, labels))).counts(*unseen_pairs[:2])
+    scores = count_metrics(counts, unseen_pairs[2])
     assert scores["exact"] == expected("exact", exact)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tallybox import Detections
 from tallybox.detections.categories import COCO_CATEGORIES
-from tallybox.detections.labels import TrueCounts, counting_pairs, every_pair, labelled_detections
+from tallybox.detections.labels import TrueCounts, counting_pairs, labelled_detections
 from tallybox.errors import InputError
 from tests.support.detection_sets import CATEGORY_IDS, detections
 
@@ -16,36 +16,33 @@ def image_with(scores: dict[int, float], image_id: int | str | None = 7) -> Dete
     return Detections([BOX] * len(scores), list(scores.values()), list(scores), image_id=image_id)
 
 
-def answers(pairs) -> list[tuple[int | str | None, int, int]]:
-    return [(pair.detections.image_id, pair.category_id, pair.true_count) for pair in pairs]
+def answers(images, labels, **options) -> list[tuple[int | str | None, int, int]]:
+    pairs, truth = counting_pairs(images, labels, **options)
+    ids = [images[index].image_id for index in pairs.image_index]
+    return list(zip(ids, pairs.category_ids.tolist(), truth.tolist(), strict=True))
 
 
 def test_pairs_are_what_is_there_and_the_two_likeliest_that_are_not():
     image = image_with({1: 0.2, 2: 0.9, 3: 0.3, 4: 0.4, 5: 0.04})
-    assert answers(counting_pairs([image], TrueCounts({7: {2: 3, 90: 1}}))) == [
-        (7, 2, 3),
-        (7, 90, 1),
-        (7, 4, 0),
-        (7, 3, 0),
-    ]
+    assert answers([image], TrueCounts({7: {2: 3, 90: 1}})) == [(7, 2, 3), (7, 90, 1), (7, 4, 0), (7, 3, 0)]
 
 
 def test_a_score_must_exceed_the_least_one():
     just_above = float(np.nextafter(np.float32(0.05), np.float32(1)))
     image = image_with({1: 0.05, 2: just_above})
-    assert answers(counting_pairs([image], TrueCounts({7: {}}))) == [(7, 2, 0)]
+    assert answers([image], TrueCounts({7: {}})) == [(7, 2, 0)]
 
 
 def test_a_pair_that_nobody_counted_is_neither_scored_nor_taken_for_absent():
     labels = TrueCounts({7: {2: 1}}, unknown=frozenset({(7, 1)}))
-    assert answers(counting_pairs([image_with({1: 0.9, 3: 0.5})], labels)) == [(7, 2, 1), (7, 3, 0)]
+    assert answers([image_with({1: 0.9, 3: 0.5})], labels) == [(7, 2, 1), (7, 3, 0)]
 
 
 @given(detections(), st.dictionaries(st.sampled_from([*CATEGORY_IDS, 90]), st.integers(0, 5)))
 def test_scored_pairs_are_some_of_all_pairs(image, counts):
     labels = TrueCounts({7: counts})
-    every = answers(every_pair([image], labels))
-    scored = answers(counting_pairs([image], labels))
+    every = answers([image], labels, every=True)
+    scored = answers([image], labels)
     assert set(scored) <= set(every)
     assert {c for _, c, _ in every} == set(image.category_ids.tolist()) | {c for c, n in counts.items() if n}
     assert [pair for pair in scored if pair[2]] == [pair for pair in every if pair[2]]
@@ -104,7 +101,7 @@ def test_labels_of_some_images_and_images_without_boxes_are_usual():
 
 def test_an_image_without_labels_has_no_pairs():
     with pytest.raises(InputError, match="8"):
-        list(counting_pairs([image_with({}, 8)], TrueCounts({7: {}})))
+        counting_pairs([image_with({}, 8)], TrueCounts({7: {}}))
 
 
 def test_images_named_after_their_files_find_the_labels_of_these_files():
@@ -112,7 +109,7 @@ def test_images_named_after_their_files_find_the_labels_of_these_files():
     labels = TrueCounts({number: {18: number} for number in names}, file_names=names)
     images = [image_with({18: 0.5}, name) for name in ("a.jpg", "b.jpg", "y/c.jpg", "c.jpg", "other/x/c.jpg")]
     labelled = list(labelled_detections(images, labels))
-    assert answers(counting_pairs(labelled, labels)) == [(1, 18, 1), (2, 18, 2), (4, 18, 4), (3, 18, 3)]
+    assert answers(labelled, labels) == [(1, 18, 1), (2, 18, 2), (4, 18, 4), (3, 18, 3)]
     assert all(len(image) for image in labelled), "c.jpg may be either and has no labels, other/x/c.jpg is x/c.jpg"
     below = [image_with({18: 0.5}, name) for name in ("photos/a.jpg", "photos/val/b.jpg")]
     labelled_below = list(labelled_detections(below, labels))
@@ -170,7 +167,7 @@ def test_wrong_counts_of_pairs_are_an_error(counts):
 def test_a_category_that_was_not_counted_is_not_zero():
     image = image_with({1: 0.9, 2: 0.8, 3: 0.7})
     labels = TrueCounts({7: {}}, labelled=frozenset({2}))
-    assert answers(counting_pairs([image], labels)) == answers(every_pair([image], labels)) == [(7, 2, 0)]
+    assert answers([image], labels) == answers([image], labels, every=True) == [(7, 2, 0)]
 
 
 @pytest.mark.parametrize(

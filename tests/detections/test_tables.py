@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 
 from tallybox import Detections, read_detections
-from tallybox.detections.categories import category_name_of
+from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.detections.readers import read_table
 from tallybox.detections.writers import write_table
 from tallybox.errors import InputError
@@ -30,7 +30,7 @@ def csv_of(images, *, names: bool) -> str:
         size = image.image_size or ("", "")
         rows = zip(image.scores.tolist(), image.category_ids.tolist(), image.boxes.tolist(), strict=True)
         for score, category_id, box in rows:
-            category = category_name_of(category_id) if names else category_id
+            category = COCO_CATEGORIES[category_id] if names else category_id
             table.writerow([score, image.image_id, category, *box, *size, "any"])
         if not len(image):
             table.writerow(["", image.image_id, "", "", "", "", "", *size, ""])
@@ -139,7 +139,7 @@ SIZED = HEADER.strip() + ",width,height\n"
         (HEADER + "7,18,0,0,1,1,0.5\n7,18,0,0,1,1,0.5,9\n", "line 3"),
         ("image_id,x1,score\n", "boxes"),
         ("category_id,score,x1,y1,x2,y2\n7,0.5,0,0,1,1\n", "image_id"),
-        (SIZED + "7,18,0,0,1,1,0.5,-640,480\n", "line 2: width"),
+        (SIZED + "7,18,0,0,1,1,0.5,-640,480\n", "line 2: image_width"),
         ("image_id,category_id,category,x1,y1,x2,y2,score\n7,1,a,0,0,1,1,1\n7,1,b,0,0,1,1,1\n", "line 3: category 1"),
         ("image_id,class_id,x1,y1,x2,y2,score\n7,1,0,0,1,1,1\n", "class.*--names"),
         ("image_id,category_id,x1,y1,x2,y2,score,score\n7,18,0,0,1,1,0.5,0.9\n", "'score'"),

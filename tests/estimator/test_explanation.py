@@ -2,7 +2,7 @@ import numpy as np
 from benchmarks.synthetic_photos import made_up_photos
 
 from tallybox import Detections
-from tallybox.estimator.explanation import mean_suppression, merge_boxes, merged_into
+from tallybox.estimator.explanation import merge_boxes, merged_into
 from tests.support.estimators import small_estimator
 
 
@@ -35,7 +35,6 @@ def test_counted_boxes_are_merged_into_themselves_and_are_no_more_than_the_count
 def test_nothing_is_counted_where_the_count_is_0():
     explanation = small_estimator().explain(Detections.empty(), [18])[18]
     assert merged_into(explanation).shape == (0,)
-    assert mean_suppression(explanation).shape == (0, 0)
 
 
 def test_a_count_beyond_what_the_boxes_show_points_at_no_faint_box():

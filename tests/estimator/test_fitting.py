@@ -8,10 +8,9 @@ from benchmarks.synthetic_photos import made_up_photos
 from tallybox import CountEstimator, Detections
 from tallybox.detections.labels import counting_pairs
 from tallybox.errors import InputError
-from tallybox.estimator.config import KEEP_ALL, EstimatorConfig
 from tallybox.estimator.fitting import fit
 from tallybox.estimator.inference import infer
-from tallybox.estimator.inputs import category_rows, indexed_pairs, model_inputs
+from tallybox.estimator.inputs import KEEP_ALL, EstimatorConfig, category_rows, model_inputs
 from tallybox.estimator.training import PADDING, LabelledInputs, train
 
 
@@ -52,17 +51,17 @@ def test_boxes_of_no_labelled_category_are_refused(count):
 
 def labelled_inputs() -> LabelledInputs:
     photos, labels = made_up_photos(8, seed=2)
-    pairs = list(counting_pairs(photos, labels))
-    config, indexed = EstimatorConfig(members=2, proposals=16), indexed_pairs(photos, pairs)
-    inputs, truth = model_inputs(photos, indexed, config, ()), torch.tensor([pair.true_count for pair in pairs])
-    return LabelledInputs(config, 1, indexed, inputs, truth, torch.arange(len(truth)) % 2)
+    pairs, truth = counting_pairs(photos, labels)
+    config = EstimatorConfig(members=2, proposals=16)
+    inputs = model_inputs(photos, pairs, config, ())
+    return LabelledInputs(config, 1, pairs, inputs, torch.from_numpy(truth), torch.arange(len(truth)) % 2)
 
 
 def test_a_member_does_not_learn_from_the_part_that_it_leaves_out():
     labelled = labelled_inputs()
     other_counts = torch.where(labelled.parts == 0, labelled.true_counts + 3, labelled.true_counts)
     members = [
-        train(given, members=2, seed=0, epochs=3).from_component.weight
+        train(given, seed=0, epochs=3).from_component.weight
         for given in (labelled, replace(labelled, true_counts=other_counts))
     ]
     torch.testing.assert_close(members[0][0], members[1][0], rtol=0, atol=1e-6)
@@ -71,9 +70,9 @@ def test_a_member_does_not_learn_from_the_part_that_it_leaves_out():
 
 def test_members_of_a_batch_are_those_computed_alone():
     labelled = labelled_inputs()
-    ensemble = train(labelled, members=2, seed=0, epochs=3)
+    ensemble = train(labelled, seed=0, epochs=3)
     together = infer(ensemble, labelled.inputs)
-    rows = labelled.by_part(2)
+    rows = labelled.by_part()
     own = infer(ensemble, labelled.inputs, rows.clamp(min=0))
     for member in range(2):
         real = rows[member] != PADDING

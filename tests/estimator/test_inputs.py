@@ -5,12 +5,12 @@ from benchmarks.synthetic_photos import made_up_photos
 
 from tallybox import Detections
 from tallybox.boxes import nms
-from tallybox.estimator.config import EstimatorConfig
-from tallybox.estimator.inputs import GRID_OVERLAPS, GRID_SCORES, SUMMARY, IndexedPairs, model_inputs, rival_scores
+from tallybox.detections.labels import Pairs
+from tallybox.estimator.inputs import GRID_OVERLAPS, GRID_SCORES, SUMMARY, EstimatorConfig, model_inputs, rival_scores
 
 
 def inputs_of(images, pairs, proposals=48, nms_iou=1.0):
-    indexed = IndexedPairs(*(np.array(column, np.int64) for column in zip(*pairs, strict=True)))
+    indexed = Pairs(*(np.array(column, np.int64) for column in zip(*pairs, strict=True)))
     return model_inputs(images, indexed, EstimatorConfig(proposals=proposals, nms_iou=nms_iou), ())
 
 

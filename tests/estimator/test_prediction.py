@@ -6,16 +6,9 @@ from hypothesis import strategies as st
 from tallybox.detections.metrics import groups_of
 from tallybox.estimator.calibration import interval_levels, learn_prevalence
 from tallybox.estimator.inputs import SUMMARY
-from tallybox.estimator.prediction import (
-    IntervalLevels,
-    intervals,
-    levels_needed,
-    medians_of,
-    summarise,
-    write_out_tail,
-)
+from tallybox.estimator.prediction import intervals, levels_needed, medians_of, summarise, write_out_tail
 
-EVEN = IntervalLevels(0.6, 0.6, 0.6, 0.6)
+EVEN = (0.6,) * 4
 NONE = np.zeros(1)
 
 
@@ -46,7 +39,7 @@ def test_counts_beyond_the_largest_go_by_the_boxes_and_are_saturated():
 
 def test_a_prediction_does_not_depend_on_those_beside_it():
     single, crowd = np.array([[0.3, 0.4, 0.3]]), np.array([[0.0, 0.0, 1.0]])
-    wide = IntervalLevels(1.0, 1.0, 1.0, 1.0)
+    wide = (1.0,) * 4
     alone = summarise(single, np.array([0.4]), wide).each()[0]
     beside = summarise(np.concatenate((single, crowd)), np.array([0.4, 50.0]), wide).each()[0]
     assert alone.to_dict() == beside.to_dict()
@@ -120,7 +113,7 @@ def test_intervals_hold_nine_of_ten_unseen_pairs_whatever_is_predicted(sharper):
     for group in range(4):
         assert 0.87 < held[groups_of(predictions.counts) == group].mean() < 0.99
     if sharper > 1:  # levels for calibrated distributions would hold too little
-        naive = summarise(unseen, np.zeros(len(unseen)), IntervalLevels(0.85, 0.85, 0.85, 0.85))
+        naive = summarise(unseen, np.zeros(len(unseen)), (0.85,) * 4)
         held = (naive.lows <= unseen_truth) & (unseen_truth <= naive.highs)
         assert held[naive.counts >= 2].mean() < 0.87
 
@@ -131,8 +124,8 @@ def test_a_group_with_few_pairs_is_calibrated_with_all():
     few = medians_of(table) < 5
     levels = interval_levels(table[few], np.zeros(few.sum()), truth[few])
     needed = levels_needed(table[few], medians_of(table[few]), truth[few])
-    assert levels.many == pytest.approx(np.sort(needed)[int(np.ceil(0.9 * (len(needed) + 1))) - 1], abs=1e-6)
-    assert levels.many != pytest.approx(levels.zero, abs=1e-3)  # of which there are enough
+    assert levels[3] == pytest.approx(np.sort(needed)[int(np.ceil(0.9 * (len(needed) + 1))) - 1], abs=1e-6)
+    assert levels[3] != pytest.approx(levels[0], abs=1e-3)  # of which there are enough
 
 
 def test_a_group_with_few_pairs_is_never_narrower_than_its_own_pairs_ask_for():

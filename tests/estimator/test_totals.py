@@ -4,10 +4,9 @@ from benchmarks.synthetic_photos import made_up_photos
 
 from tallybox import CountEstimator
 from tallybox.concurrency import in_batches
-from tallybox.detections.labels import every_pair, labelled_detections
+from tallybox.detections.labels import Pairs, counting_pairs, labelled_detections
 from tallybox.detections.readers import read_counts, read_detections
 from tallybox.estimator.inference import infer_pairs
-from tallybox.estimator.inputs import IndexedPairs, indexed_pairs
 from tallybox.estimator.totals import joint_moments, learn_totals, total_intervals
 from tallybox.photos.shipped import shipped_estimator
 from tests.support.estimators import small_estimator
@@ -39,7 +38,7 @@ def test_held_out_totals_widen_intervals_that_are_too_narrow():
     moments = np.column_stack(
         [np.full(images, 10.0), np.full(images, variance), np.ones(images), *[np.full(images, 10.0)] * 2]
     )
-    pairs = IndexedPairs(np.arange(images), np.ones(images, np.int64))
+    pairs = Pairs(np.arange(images), np.ones(images, np.int64))
     calibration = learn_totals(moments, pairs, truth, images, undetected=0.0)
     needed = np.sqrt(truth.var() / variance)
     assert calibration.scale == pytest.approx(needed, rel=0.15)
@@ -54,7 +53,7 @@ def test_totals_that_no_scale_covers_are_not_called_calibrated():
     truth = np.where(random.uniform(size=images) < 0.5, 0, 20)
     mean, none = np.full(images, 10.0), np.full(images, 1e-9)
     moments = np.column_stack([mean, none, np.ones(images), mean, mean])
-    calibration = learn_totals(moments, IndexedPairs(np.arange(images), np.ones(images, np.int64)), truth, images, 0.0)
+    calibration = learn_totals(moments, Pairs(np.arange(images), np.ones(images, np.int64)), truth, images, 0.0)
     assert not calibration.calibrated
     assert calibration.scale > 3
 
@@ -65,7 +64,7 @@ def test_totals_that_are_too_low_on_held_out_photos_are_raised_by_category():
     expected = np.where(categories == 90, 0.01, 5.0)
     truth = np.where(categories == 1, 6, np.where(categories == 3, 5, 0))
     moments = np.column_stack([expected, expected, np.ones_like(expected), expected, expected])
-    calibration = learn_totals(moments, IndexedPairs(index, categories), truth, images, undetected=0.0)
+    calibration = learn_totals(moments, Pairs(index, categories), truth, images, undetected=0.0)
     assert calibration.factor == pytest.approx(1.1, abs=0.01)
     people, cars, rare, unseen = calibration.factors_of([1, 3, 90, 7])
     assert people == pytest.approx(1.2, abs=0.01)
@@ -107,12 +106,13 @@ def coverage(fitted, images, labels, seed):
     """Return which totals over 200 draws of 50 photos lie in their intervals, their means, and which are of people."""
     moments, photos, categories, truth, number = [], [], [], [], 0
     for batch in in_batches(labelled_detections(images, labels), 256):
-        pairs = [pair for pair in every_pair(batch, labels) if pair.category_id in fitted.category_ids]
-        indexed = indexed_pairs(batch, pairs)
-        moments.append(infer_pairs(fitted, batch, indexed).moments())
-        photos.append(indexed.image_index + number)
-        categories.append(indexed.category_ids)
-        truth += [pair.true_count for pair in pairs]
+        every, counts = counting_pairs(batch, labels, every=True)
+        known = np.isin(every.category_ids, fitted.category_ids)
+        pairs = Pairs(*(column[known] for column in every))
+        moments.append(infer_pairs(fitted, batch, pairs).moments())
+        photos.append(pairs.image_index + number)
+        categories.append(pairs.category_ids)
+        truth += counts[known].tolist()
         number += len(batch)
     of_pairs, photo, category = np.concatenate(moments), np.concatenate(photos), np.concatenate(categories)
     random, held, expected, are_people = np.random.default_rng(seed), [], [], []

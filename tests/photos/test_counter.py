@@ -11,7 +11,7 @@ import tallybox
 from tallybox import PhotoCounter
 from tallybox.errors import InputError, InputTypeError, TallyboxError
 from tallybox.estimator.explanation import merged_into
-from tallybox.estimator.storage import save_fitted
+from tallybox.estimator.fitted import save_fitted
 from tallybox.photos import PicoDet, sample_photos
 from tests.support.estimators import small_estimator
 from tests.support.photos import embedded_detector, embedded_estimator

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.serve import LoadRequest, count_requests, read_answer
 from benchmarks.synthetic_photos import made_up_photos
 
-from tallybox.estimator.storage import save_fitted
+from tallybox.estimator.fitted import save_fitted
 from tallybox.photos.shipped import sample_photos, shipped_estimator
 from tests.support.commands import run
 from tests.support.estimators import small_estimator

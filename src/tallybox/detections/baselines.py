@@ -4,7 +4,7 @@ The count is the number of boxes that NMS leaves whose score is at least the thr
 grid below is tried, for each metric.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tallybox.boxes import nms
 from tallybox.detections.detections import Detections, Floats, Integers
-from tallybox.detections.labels import CountingPair
+from tallybox.detections.labels import Pairs
 
 Metric = Literal["exact", "mae", "rmse"]
 
@@ -52,9 +52,9 @@ class ThresholdCounter:
         overlap, score = self.by_category.get(category_id, self.overall)
         return float(count_with(detections.of_category(category_id), [overlap], [score])[0, 0])
 
-    def counts(self, pairs: Iterable[CountingPair]) -> NDArray[np.float64]:
+    def counts(self, images: Sequence[Detections], pairs: Pairs) -> NDArray[np.float64]:
         """Return the count of each pair, ``[P]``."""
-        return np.array([self.count(pair.detections, pair.category_id) for pair in pairs], np.float64)
+        return np.array([self.count(images[index], key) for index, key in zip(*pairs, strict=True)], np.float64)
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> "ThresholdCounter":
@@ -71,12 +71,11 @@ def count_with(detections: Detections, iou_thresholds: Sequence[float], score_th
     return kept.astype(np.float32) @ counts_if_kept.astype(np.float32)
 
 
-def tabulate(pairs: Sequence[CountingPair]) -> CountTable:
+def tabulate(images: Sequence[Detections], pairs: Pairs, true_counts: Integers) -> CountTable:
     """Count each pair with every pair of thresholds of the grid, so that `tune` can compare them."""
-    images, category_ids, true_counts = zip(*pairs, strict=True)
-    of_pairs = map(Detections.of_category, images, category_ids)
+    of_pairs = (images[index].of_category(key) for index, key in zip(*pairs, strict=True))
     counts = np.stack([count_with(detections, IOU_THRESHOLDS, SCORE_THRESHOLDS) for detections in of_pairs])
-    return CountTable(counts, np.array(true_counts, np.float32), np.array(category_ids, np.int64))
+    return CountTable(counts, true_counts.astype(np.float32), pairs.category_ids)
 
 
 def tune(table: CountTable, metric: Metric = "exact", *, per_category: bool = False) -> ThresholdCounter:

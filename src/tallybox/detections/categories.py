@@ -7,26 +7,18 @@ from tallybox.errors import InputError, did_you_mean
 
 ClassNames = Sequence[str] | Mapping[int, str] | None  # of a detector, by class number
 
-# Names of categories with consecutive ids, by the first id.
-_RUNS = {
-    1: "person, bicycle, car, motorcycle, airplane, bus, train, truck, boat, traffic light, fire hydrant",
-    13: "stop sign, parking meter, bench, bird, cat, dog, horse, sheep, cow, elephant, bear, zebra, giraffe",
-    27: "backpack, umbrella",
-    31: (
-        "handbag, tie, suitcase, frisbee, skis, snowboard, sports ball, kite, baseball bat, baseball glove, "
-        "skateboard, surfboard, tennis racket, bottle"
-    ),
-    46: (
-        "wine glass, cup, fork, knife, spoon, bowl, banana, apple, sandwich, orange, broccoli, carrot, "
-        "hot dog, pizza, donut, cake, chair, couch, potted plant, bed"
-    ),
-    67: "dining table",
-    70: "toilet",
-    72: "tv, laptop, mouse, remote, keyboard, cell phone, microwave, oven, toaster, sink, refrigerator",
-    84: "book, clock, vase, scissors, teddy bear, hair drier, toothbrush",
-}
+# By id from 1 on; COCO has no category where there is a dash.
+_COCO_NAMES = (
+    "person, bicycle, car, motorcycle, airplane, bus, train, truck, boat, traffic light, fire hydrant, -, stop sign, "
+    "parking meter, bench, bird, cat, dog, horse, sheep, cow, elephant, bear, zebra, giraffe, -, backpack, umbrella, "
+    "-, -, handbag, tie, suitcase, frisbee, skis, snowboard, sports ball, kite, baseball bat, baseball glove, "
+    "skateboard, surfboard, tennis racket, bottle, -, wine glass, cup, fork, knife, spoon, bowl, banana, apple, "
+    "sandwich, orange, broccoli, carrot, hot dog, pizza, donut, cake, chair, couch, potted plant, bed, -, "
+    "dining table, -, -, toilet, -, tv, laptop, mouse, remote, keyboard, cell phone, microwave, oven, toaster, sink, "
+    "refrigerator, -, book, clock, vase, scissors, teddy bear, hair drier, toothbrush"
+)
 COCO_CATEGORIES: Mapping[int, str] = MappingProxyType(
-    {first + index: name for first, run in _RUNS.items() for index, name in enumerate(run.split(", "))}
+    {category_id: name for category_id, name in enumerate(_COCO_NAMES.split(", "), start=1) if name != "-"}
 )
 COCO_CATEGORY_IDS = tuple(COCO_CATEGORIES)  # by class number of a detector that numbers COCO's categories from 0 to 79
 
@@ -49,16 +41,15 @@ IRREGULAR_PLURALS = {
 
 
 def find_category(name: str, categories: Mapping[int, str] = COCO_CATEGORIES) -> int | None:
-    """Return the id of a category by its name, or None; case matters only between names that differ in nothing else.
-
-    >>> find_category("Dog"), find_category("dogs")
-    (18, None)
-    """
-    for category_id, category in categories.items():
-        if category == name:
-            return category_id
-    matches = [key for key, category in categories.items() if _plain(category) == _plain(name)]
+    """Return the id of a category by its name, or None; case matters only between names that differ in nothing else."""
+    exact = [key for key, category in categories.items() if category == name]
+    matches = exact[:1] or [key for key, category in categories.items() if _plain(category) == _plain(name)]
     return matches[0] if len(matches) == 1 else None
+
+
+def ids_by_name(source: Mapping[int, str], target: Mapping[int, str] = COCO_CATEGORIES) -> dict[int, int]:
+    """Return the target's ids of those categories of a source that it has, matched by name."""
+    return {key: found for key, name in source.items() if (found := find_category(name, target)) is not None}
 
 
 def category_id_of(name: str, categories: Mapping[int, str] = COCO_CATEGORIES) -> int:
@@ -69,27 +60,14 @@ def category_id_of(name: str, categories: Mapping[int, str] = COCO_CATEGORIES) -
     raise InputError(f"Unknown category {name[:MAX_SHOWN]!r}{hint}")
 
 
-def category_name_of(category_id: int, categories: Mapping[int, str] = COCO_CATEGORIES) -> str:
-    """Return the name of a category, or its id as text if it has none."""
-    return categories.get(category_id, str(category_id))
-
-
 def listed_names(category_ids: Collection[int], categories: Mapping[int, str] = COCO_CATEGORIES) -> str:
-    """Return the names of the first few categories, as messages list them.
-
-    >>> listed_names([18, 1, 2, 3])
-    'person, bicycle, car ...'
-    """
-    first = [category_name_of(category_id, categories) for category_id in sorted(category_ids)[:MAX_LISTED]]
+    """Return the names of the first few categories, as messages list them."""
+    first = [categories.get(key, str(key)) for key in sorted(category_ids)[:MAX_LISTED]]
     return ", ".join(first) + (" ..." if len(category_ids) > MAX_LISTED else "")
 
 
 def names_by_class(class_names: Sequence[str] | Mapping[int, str]) -> dict[int, str]:
-    """Return the names of a detector's classes by their numbers.
-
-    >>> names_by_class(["bolt", "nut"])
-    {0: 'bolt', 1: 'nut'}
-    """
+    """Return the names of a detector's classes by their numbers."""
     names = class_names if isinstance(class_names, Mapping) else dict(enumerate(class_names))
     return {int(key): str(name).strip() for key, name in names.items()}
 
@@ -103,7 +81,7 @@ def category_ids_of_classes(names: Mapping[int, str]) -> dict[int, int]:
     ({0: 1, 2: 63}, {0: 0, 1: 1})
     """
     named = {label: name for label, name in names.items() if _plain(name) not in NOT_CATEGORIES}
-    ids = {label: coco_id for label, name in named.items() if (coco_id := find_category(name)) is not None}
+    ids = ids_by_name(named)
     return ids if len(ids) == len(named) else {label: label for label in named}
 
 
@@ -127,11 +105,7 @@ def categories_of_classes(classes: Sequence[float], class_names: ClassNames) -> 
 
 
 def number_categories(names: Iterable[str]) -> dict[int, str]:
-    """Give ids to names that came without: COCO's if all are COCO's, else 0, 1, … in alphabetical order.
-
-    >>> number_categories(["nut", "bolt"]), number_categories(["dog", "Person"])
-    ({0: 'bolt', 1: 'nut'}, {1: 'person', 18: 'dog'})
-    """
+    """Give ids to names that came without: COCO's if all are COCO's, else 0, 1, … in alphabetical order."""
     own = sorted(set(names))
     ids = [find_category(name) for name in own]
     if None not in ids:
@@ -144,18 +118,15 @@ def match_categories(source: Mapping[int, str], target: Mapping[int, str]) -> di
 
     A category that the target does not have keeps its id, or gets a new one if the target uses that id. If the target
     has no names, ids stay as they are.
-
-    >>> match_categories({0: "nut", 1: "bolt", 2: "gear"}, {0: "bolt", 1: "nut"})
-    {0: 1, 1: 0, 2: 2}
     """
     target = _named(target)
     if not target:
         return {category_id: category_id for category_id in source}
-    ids = {key: found for key, name in source.items() if (found := find_category(name, target)) is not None}
-    by_target: dict[int, int] = {}
+    ids = ids_by_name(source, target)
+    by_target = {found: category_id for category_id, found in ids.items()}
     for category_id, found in ids.items():
-        if (other := by_target.setdefault(found, category_id)) != category_id:
-            raise InputError(f"Categories {source[other]!r} and {source[category_id]!r} both match {target[found]!r}")
+        if (other := by_target[found]) != category_id:
+            raise InputError(f"Categories {source[category_id]!r} and {source[other]!r} both match {target[found]!r}")
     taken = {*target, *ids.values()}
     for category_id in source:
         if category_id not in ids:
@@ -169,7 +140,7 @@ def check_common_names(
 ) -> None:
     """Raise if both sides have names and share none."""
     target = _named(target)
-    if source and target and not any(find_category(name, target) is not None for name in source.values()):
+    if source and target and not ids_by_name(source, target):
         raise InputError(
             f"None of the categories of {owner} ({listed_names(source, source)}) is one of {others} "
             f"({listed_names(target, target)})"
@@ -219,11 +190,7 @@ def quantity(count: float, name: str) -> str:
 
 
 def named(number: str, name: str) -> str:
-    """Return a number, already in words, with the name of what is counted.
-
-    >>> named("4 to 6", "car"), named("1", "car")
-    ('4 to 6 cars', '1 car')
-    """
+    """Return a number, already in words, with the name of what is counted."""
     if not name[-1:].isalpha():
         return f"{number} of category {name}"
     return f"{number} {name if number == '1' else plural(name)}"

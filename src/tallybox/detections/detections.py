@@ -1,14 +1,13 @@
 """One image's detections, checked once, where they enter."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tallybox.detections import adapters
-from tallybox.detections.categories import ClassNames
+from tallybox.detections.categories import ClassNames, categories_of_classes
 from tallybox.errors import InputError, InputTypeError
 
 ImageId = int | str
@@ -81,12 +80,7 @@ class Detections:
         return self.of_checked(**vars(self) | columns)
 
     def renumbered(self, ids: Mapping[int, int], names: Mapping[int, str]) -> Self:
-        """Return the same detections with other category ids, and the names of these.
-
-        >>> image = Detections([[0, 0, 5, 5]], [0.5], [0], category_names={0: "nut"})
-        >>> image.renumbered({0: 1}, {0: "bolt", 1: "nut"}).category_ids
-        array([1])
-        """
+        """Return the same detections with other category ids, and the names of these."""
         new_ids = np.array([ids.get(key, key) for key in self.category_ids.tolist()], np.int64)
         return self.of_checked(**vars(self) | {"category_ids": new_ids, "category_names": names})
 
@@ -104,11 +98,7 @@ class Detections:
 
     @classmethod
     def empty(cls, image_id: ImageId | None = None, image_size: Size | None = None) -> Self:
-        """Return an image in which nothing was detected.
-
-        >>> len(Detections.empty(image_id=285))
-        0
-        """
+        """Return an image in which nothing was detected."""
         nothing = np.zeros(0, np.float32)
         return cls(nothing.reshape(0, 4), nothing, np.zeros(0, np.int64), image_size, image_id)
 
@@ -130,7 +120,15 @@ class Detections:
         if len(ids) > 1:
             raise InputError(f"These results are of several images ({ids[:3]}); pass one image at a time")
         image["image_id"] = ids[0] if ids else None
-        self = cls(**adapters.from_coco(results, category_names)._asdict(), **image)
+        try:
+            boxes: Any = np.array([result["bbox"] for result in results], np.float64).reshape(len(results), 4)
+            scores, category_ids = (np.array([result[key] for result in results]) for key in ("score", "category_id"))
+        except KeyError as error:
+            raise InputError(f"COCO results: a result has no {error}") from None
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InputTypeError(f"COCO results: bbox must be four numbers: {error}") from None
+        boxes[:, 2:] += boxes[:, :2]  # left, top, width, height to x1 y1 x2 y2
+        self = cls(boxes, scores, category_ids, category_names=category_names, **image)
         check_in_image(self.boxes, self.image_size, "COCO results")
         return self
 
@@ -140,7 +138,15 @@ class Detections:
 
         Numbers alone are refused, because detectors number their classes differently.
         """
-        return cls(**adapters.from_supervision(detections, class_names)._asdict(), **image)
+        kind = "a supervision.Detections"
+        (boxes,) = _parts(detections, ["xyxy"], kind)
+        if len(boxes) == 0:  # without boxes, the other attributes may be None
+            return cls.empty(**image)
+        scores, classes = _parts(detections, ["confidence", "class_id"], kind)
+        names_of_boxes = (getattr(detections, "data", None) or {}).get("class_name")
+        if class_names is None and names_of_boxes is not None:
+            class_names = dict(sorted(zip(np.asarray(classes).tolist(), map(str, names_of_boxes), strict=True)))
+        return cls(boxes, scores, **_categories(classes, class_names), **image)
 
     @classmethod
     def from_torchvision(
@@ -154,9 +160,10 @@ class Detections:
         >>> Detections.from_torchvision(prediction).category_ids
         array([18])
         """
-        origin = "a torchvision detector returns"
-        columns = adapters.from_prediction(prediction, class_names, origin, labels_are_ids=True)
-        return cls(**columns._asdict(), **image)
+        kind = "the dict of one image that a torchvision detector returns"
+        boxes, scores, labels = _parts(prediction, ["boxes", "scores", "labels"], kind)
+        categories = {"category_ids": labels} if class_names is None else _categories(labels, class_names)
+        return cls(boxes, scores, **categories, **image)
 
     @classmethod
     def from_transformers(
@@ -167,9 +174,9 @@ class Detections:
         Pass ``class_names=model.config.id2label``. Its ``threshold`` should be low (0.01): tallybox cannot count a box
         that it never sees.
         """
-        origin = "post_process_object_detection returns"
-        columns = adapters.from_prediction(prediction, class_names, origin, labels_are_ids=False)
-        return cls(**columns._asdict(), **image)
+        kind = "the dict of one image that post_process_object_detection returns"
+        boxes, scores, labels = _parts(prediction, ["boxes", "scores", "labels"], kind)
+        return cls(boxes, scores, **_categories(labels, class_names), **image)
 
     @classmethod
     def from_ultralytics(cls, result: Any, *, class_names: ClassNames = None, image_id: ImageId | None = None) -> Self:
@@ -177,9 +184,11 @@ class Detections:
 
         If all names are COCO's, classes get COCO's ids; otherwise they keep their numbers.
         """
-        columns = adapters.from_ultralytics(result, class_names)
-        height, width = result.orig_shape
-        return cls(**columns._asdict(), image_size=(width, height), image_id=image_id)
+        kind = "the ultralytics Results of one image, of a detection model"
+        found, (height, width) = _parts(result, ["boxes", "orig_shape"], kind)
+        boxes, scores, classes = _parts(found, ["xyxy", "conf", "cls"], kind)
+        class_names = getattr(result, "names", None) if class_names is None else class_names
+        return cls(boxes, scores, **_categories(classes, class_names), image_size=(width, height), image_id=image_id)
 
     @classmethod
     def from_dataframe(
@@ -202,9 +211,21 @@ class Detections:
         >>> image.boxes, image.category_names
         (array([[5., 5., 8., 9.]], dtype=float32), {18: 'dog'})
         """
-        from tallybox.detections.tables import detections_of_frame  # which imports this module
+        from tallybox.detections.tables import detections_in_frame, known_columns  # which import this module
 
-        return detections_of_frame(frame, box_format, class_names, **image)
+        image_id, image_size = image.get("image_id"), image.get("image_size")
+        own_column = known_columns(frame).get("image_id")
+        if own_column is None or image_id is not None:
+            frame = frame.assign(image_id=0 if image_id is None else image_id)
+        if image_size is not None:
+            frame = frame.assign(image_width=image_size[0], image_height=image_size[1])
+        images = list(detections_in_frame(frame, "data frame", box_format=box_format, category_names=class_names))
+        if len(images) > 1:
+            ids = [image.image_id for image in images[:3]]
+            raise InputError(f"These rows are of several images ({ids}); pass those of frame.groupby({own_column!r})")
+        if not images:
+            return cls.empty(image_id, image_size)
+        return images[0] if own_column is not None and image_id is None else replace(images[0], image_id=image_id)
 
 
 def first_problem(boxes_xyxy: NDArray[np.floating], scores: NDArray[np.floating]) -> tuple[int, str] | None:
@@ -251,16 +272,37 @@ def _listed(box: NDArray[np.floating]) -> str:
     return "[" + ", ".join(f"{corner:g}" for corner in box) + "]"
 
 
+def on_host(values: Any) -> Any:
+    """Return a torch tensor of any device and precision as a numpy array, anything else unchanged."""
+    if not (hasattr(values, "detach") and hasattr(values, "cpu")):
+        return values
+    tensor = values.detach().cpu()
+    return (tensor.float() if tensor.is_floating_point() else tensor).numpy()  # numpy has no bfloat16
+
+
+def _parts(owner: Any, names: Sequence[str], kind: str) -> list[Any]:
+    """Return items of a dict or attributes of an object, which must have them."""
+    parts = {name: owner.get(name) if isinstance(owner, Mapping) else getattr(owner, name, None) for name in names}
+    if missing := [name for name, part in parts.items() if part is None]:
+        raise InputTypeError(f"Expected {kind}, but {type(owner).__name__} has no {missing[0]}")
+    return list(parts.values())
+
+
+def _categories(classes: Any, class_names: ClassNames) -> dict[str, Any]:
+    category_ids, names = categories_of_classes(np.asarray(on_host(classes)).tolist(), class_names)
+    return {"category_ids": category_ids, "category_names": names}
+
+
 def _as_floats(name: str, values: Any) -> Floats:
     try:
         with np.errstate(over="ignore"):  # a number too large for float32 becomes infinite, which is refused
-            return np.asarray(adapters.on_host(values), dtype=np.float32)
+            return np.asarray(on_host(values), dtype=np.float32)
     except (TypeError, ValueError, OverflowError) as error:
         raise InputTypeError(f"{name} must be an array of numbers, but got {type(values).__name__}: {error}") from None
 
 
 def _as_category_ids(values: Any) -> Integers:
-    array = np.asarray(adapters.on_host(values))
+    array = np.asarray(on_host(values))
     if array.size == 0:
         return np.zeros(array.shape, np.int64)
     kind = array.dtype.kind

@@ -1,8 +1,10 @@
-"""True counts, the images that they belong to, and the pairs of image and category that are scored."""
+"""True counts, images under the same ids and categories, and the pairs of image and category that are scored."""
 
+import collections
+import operator
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
@@ -13,12 +15,15 @@ from tallybox.detections.categories import (
     COCO_CATEGORIES,
     category_id_of,
     check_common_names,
+    check_known_ids,
     find_category,
+    ids_by_name,
     is_own,
+    listed_names,
     match_categories,
     number_categories,
 )
-from tallybox.detections.detections import Detections, ImageId, check_in_image
+from tallybox.detections.detections import Detections, ImageId, Integers, check_in_image
 from tallybox.errors import InputError, InputTypeError, did_you_mean
 
 # Of the pairs with a true count of 0, only the few with the highest scores are taken: these are hard.
@@ -100,52 +105,52 @@ class TrueCounts:
         >>> TrueCounts({"a": {18: 3}, "b.jpg": {}}).of_photos(["2024/a.jpg", "2024/b.jpg"]).file_names
         {'a': '2024/a.jpg', 'b.jpg': '2024/b.jpg'}
         """
-        find = self.label_finder()
-        photos: dict[ImageId, str] = {}
-        for photo_id in photo_ids:
-            label = find(photo_id)
-            if label is not None and photos.setdefault(label, photo_id) != photo_id:
-                raise InputError(f"Label {label!r} fits two photos, {photos[label]!r} and {photo_id!r}; add the folder")
-        unlabelled = sorted({*photo_ids}.difference(photos.values()))
+        photos = self.images_of_labels(photo_ids, "The former are left out.")
         unmatched = [label for label in self.counts if label not in photos]
-        check_matches(unlabelled, unmatched, len(self), "The former are left out.")
-        if unmatched and not unlabelled:
+        if unmatched and len(photos) == len(photo_ids):
             warnings.warn(f"{len(unmatched)} labels have no photo ({shown(unmatched)}) and are left out", stacklevel=2)
-        return replace(self.only(photos), file_names=photos)
+        return replace(self.only(photos), file_names={label: str(photo_id) for label, photo_id in photos.items()})
 
-    def label_finder(self) -> Callable[[ImageId], ImageId | None]:
-        """Return a function from an image's id to the id of its labels, None if it has none.
+    def images_of_labels(self, image_ids: Iterable[ImageId], consequence: str) -> dict[ImageId, ImageId]:
+        """Return the image of each label that has one, by the labels' ids.
 
-        An id that is a path also finds labels by the photo's name, if their folders do not contradict each other.
+        A path also finds labels by the photo's name, if their folders do not contradict each other. Images without
+        labels are usual, and so are labels without an image. Both together are an error if they are many.
         """
-        by_stem: dict[str, list[ImageId]] = {}
-        names = {key: self.file_names.get(key, str(key)) for key in self.counts}
-        for label, name in names.items():
-            by_stem.setdefault(photo_key(name)[0], []).append(label)
+        names = {label: self.file_names.get(label, str(label)) for label in self.counts}
         exact = {name: label for label, name in names.items()}
-
-        def find(image_id: ImageId) -> ImageId | None:
-            if image_id in self.counts:
-                return image_id
-            if isinstance(image_id, int):
-                return None
-            if image_id in exact:
-                return exact[image_id]
-            key = photo_key(image_id)
-            same_stem = {label: zip(key, photo_key(names[label]), strict=False) for label in by_stem.get(key[0], ())}
-            fits = [label for label, folders in same_stem.items() if all(one == other for one, other in folders)]
+        by_stem: dict[str, list[tuple[ImageId, list[str]]]] = {}
+        for label, name in names.items():
+            key = photo_key(name)
+            by_stem.setdefault(key[0], []).append((label, key))
+        found: dict[ImageId, ImageId] = {}
+        unlabelled: list[ImageId] = []
+        for image_id in image_ids:
+            fits = [image_id] if image_id in self.counts else []
+            if not fits and isinstance(image_id, str):
+                key = photo_key(image_id)
+                similar = [label for label, other in by_stem.get(key[0], ()) if all(map(operator.eq, key, other))]
+                fits = [exact[image_id]] if image_id in exact else similar
             if len(fits) > 1 and not self.file_names:
                 raise InputError(f"Labels {fits[0]!r} and {fits[1]!r} are both of image {image_id!r}")
-            return fits[0] if len(fits) == 1 else None
-
-        return find
+            if len(fits) != 1:
+                unlabelled += [image_id] if image_id not in self.left_out else []
+            elif found.setdefault(fits[0], image_id) != image_id:
+                raise InputError(f"Label {fits[0]!r} fits two images, {found[fits[0]]!r} and {image_id!r}")
+        unmatched = [label for label in self.counts if label not in found]
+        if unlabelled and unmatched:
+            problem = (
+                f"{len(unmatched)} of {len(self)} labelled images have no match ({shown(unmatched)}), and "
+                f"{len(unlabelled)} images have no labels ({shown(unlabelled)})"
+            )
+            too_many = max(1, MANY_UNMATCHED * len(self)) < min(len(unlabelled), len(unmatched))
+            if too_many or len(unmatched) == len(self):
+                raise InputError(f"{problem}; are image ids written in two ways?")
+            warnings.warn(f"{problem}. {consequence}", stacklevel=2)
+        return found
 
     def only(self, image_ids: Iterable[ImageId]) -> "TrueCounts":
-        """Return the labels of some of the images.
-
-        >>> len(TrueCounts({7: {18: 3}, 9: {}}).only([9]))
-        1
-        """
+        """Return the labels of some of the images."""
         counts = {image_id: self.counts[image_id] for image_id in image_ids}
         return replace(self, counts=counts, left_out=self.left_out | (self.counts.keys() - counts.keys()))
 
@@ -167,14 +172,15 @@ class TrueCounts:
                     f"{did_you_mean(odd, COCO_CATEGORIES.values())}. Give names for the ids (category_names=, --names "
                     "data.yaml), or add a column category_id to the labels"
                 )
-            is_coco = self.categories and self.categories.items() <= COCO_CATEGORIES.items()
-            return replace(self, categories=COCO_CATEGORIES, labelled=self.labelled_ids()) if is_coco else self
+            if not self.categories or is_own(self.categories):
+                return self
+            return replace(self, categories=COCO_CATEGORIES, labelled=self.labelled_ids())
         if not self.categories:
             if unknown := self.labelled_ids() - names.keys():
                 raise InputError(f"Category {min(unknown)} of the labels is none of the {len(names)} of the detections")
             return replace(self, categories=names, labelled=self.labelled_ids())
         check_common_names(self.categories, names, "the labels", "the detections'")
-        found = {c: new_id for c, name in self.categories.items() if (new_id := find_category(name, names)) is not None}
+        found = ids_by_name(self.categories, names)
         counted = {c for of_image in self.counts.values() for c, count in of_image.items() if count}
         if left_out := sorted(self.categories[c] for c in counted - found.keys()):
             hint = did_you_mean(left_out[0], names.values())
@@ -202,12 +208,43 @@ class TrueCounts:
         )
 
 
-class CountingPair(NamedTuple):
-    """One image and one category, with its true count."""
+class Pairs(NamedTuple):
+    """Pairs of an image, by its index in a list, and a category."""
 
-    detections: Detections  # everything detected in the image
-    category_id: int
-    true_count: int
+    image_index: Integers  # [P]
+    category_ids: Integers  # [P]
+
+
+def match_images(images: Iterable[Detections], names: dict[int, str], *, named: bool = False) -> Iterator[Detections]:
+    """Yield images under common category ids, matched by name: those of ``names``, by id, and new ones for others.
+
+    New names are added to ``names``. Images without names keep their ids, which must be COCO's if the images that
+    ``names`` come from are ``named``.
+    """
+    known = dict(names)
+    last, ids = None, dict[int, int]()  # the images of a file share their names
+    for image in images:
+        if not isinstance(image, Detections):
+            raise InputTypeError(
+                f"{type(image).__name__} is not the Detections of an image; make them with "
+                "Detections(boxes, scores, category_ids) or Detections.from_torchvision, from_supervision …"
+            )
+        if not image.category_names:
+            check_known_ids(image.category_ids.tolist(), known, f"Image {image.image_id!r}")
+            if named and len(image) and is_own(known):
+                raise InputError(
+                    f"Image {image.image_id!r} has category ids without names, but the estimator was fitted to named "
+                    f"categories ({listed_names(known, known)}). Give names for the ids: category_names= (--names "
+                    "data.yaml)"
+                )
+            yield image
+            continue
+        if image.category_names != last:
+            last = image.category_names
+            check_common_names(last, known, "the detections")
+            ids = match_categories(last, names)
+            names |= {ids[key]: name for key, name in last.items() if ids[key] not in names}
+        yield image.renumbered(ids, names)
 
 
 def labelled_detections(detections: Iterable[Detections], labels: TrueCounts) -> Iterator[Detections]:
@@ -217,80 +254,59 @@ def labelled_detections(detections: Iterable[Detections], labels: TrueCounts) ->
     name their categories, any other category is an error: the detector numbers categories differently. An image with
     the file name of a labelled one takes its id.
     """
-    missing = dict.fromkeys(labels.counts)
-    find = labels.label_finder()
-    unlabelled: list[ImageId] = []
-    for image in detections:
-        if image.image_id is None:
-            raise InputError("Detections without an image_id have no labels")
-        image_id = find(image.image_id)
-        if image_id in missing:
-            del missing[image_id]
-            yield _labelled(image, image_id, labels)
-        elif image_id in labels.counts:
-            raise InputError(f"Two images have the labels of {image_id!r}")
-        elif image.image_id not in labels.left_out and image_id not in labels.left_out:
-            unlabelled.append(image.image_id)
-    check_matches(unlabelled, list(missing), len(labels), "They count as images without boxes.")
-    for image_id in missing:
-        yield Detections.empty(image_id, labels.image_sizes.get(image_id))
+    images = list(detections)
+    image_ids = [image.image_id for image in images if image.image_id is not None]
+    if len(image_ids) < len(images):
+        raise InputError("Detections without an image_id have no labels")
+    found = labels.images_of_labels(dict.fromkeys(image_ids), "They count as images without boxes.")
+    label_of = {image_id: label for label, image_id in found.items()}
+    for image_id, number in collections.Counter(image_ids).items():
+        if image_id in label_of and number > 1:
+            raise InputError(f"{number} images have the labels of {label_of[image_id]!r}")
+    for image_id, image in zip(image_ids, images, strict=True):
+        if image_id not in label_of:
+            continue
+        label = label_of[image_id]
+        if labels.categories and (unknown := set(image.category_ids.tolist()) - labels.categories.keys()):
+            raise InputError(
+                f"Image {label!r}: category {min(unknown)} is none of the {len(labels.categories)} of the labels; if "
+                "the detector numbers its classes from 0, give their names (category_names=, --names data.yaml)"
+            )
+        size = image.image_size or labels.image_sizes.get(label)
+        check_in_image(image.boxes, size, f"Image {label!r}")
+        yield Detections.of_checked(**vars(image) | {"image_size": size, "image_id": label})
+    for label in labels.counts:
+        if label not in found:
+            yield Detections.empty(label, labels.image_sizes.get(label))
 
 
-def counting_pairs(detections: Iterable[Detections], labels: TrueCounts) -> Iterator[CountingPair]:
-    """Yield the pairs that are learned from and scored, for images as `labelled_detections` gives them.
+def counting_pairs(images: Sequence[Detections], labels: TrueCounts, *, every: bool = False) -> tuple[Pairs, Integers]:
+    """Return the pairs that are learned from and scored, and their true counts ``[P]``.
 
-    For each image: every category with a true count of at least 1, and the two highest-scoring labelled categories
-    whose true count is 0 and whose best score exceeds 0.05.
+    ``images`` are those of `labelled_detections`. The pairs of each are every category with a true count of at least 1,
+    and the two highest-scoring labelled categories whose true count is 0 and whose best score exceeds 0.05. With
+    ``every``, all that were detected instead of these two; any other category rightly counts 0.
 
     >>> image = Detections([[0, 0, 9, 9]] * 4, [0.9, 0.3, 0.2, 0.1], [18, 1, 2, 3], image_id=7)
-    >>> [(pair.category_id, pair.true_count) for pair in counting_pairs([image], TrueCounts({7: {18: 3}}))]
-    [(18, 3), (1, 0), (2, 0)]
+    >>> counting_pairs([image], TrueCounts({7: {18: 3}}))
+    (Pairs(image_index=array([0, 0, 0]), category_ids=array([18,  1,  2])), array([3, 0, 0]))
     """
-    return _pairs(detections, labels, _hardest)
-
-
-def every_pair(detections: Iterable[Detections], labels: TrueCounts) -> Iterator[CountingPair]:
-    """Yield a pair for each category that is in an image or was detected there; other categories rightly count 0."""
-    return _pairs(detections, labels, sorted)
-
-
-def _pairs(
-    detections: Iterable[Detections], labels: TrueCounts, choose: Callable[[dict[int, float]], list[int]]
-) -> Iterator[CountingPair]:
-    """Yield a pair for each present category, and for the absent ones that ``choose`` takes by their best scores."""
-    for image in detections:
+    rows: list[tuple[int, int, int]] = []
+    for index, image in enumerate(images):
         if image.image_id is None or image.image_id not in labels.counts:
             raise InputError(f"Image {image.image_id!r} has no labels; use labelled_detections")
         present = {c: count for c, count in sorted(labels.counts[image.image_id].items()) if count > 0}
-        for category_id, count in present.items():
-            yield CountingPair(image, category_id, count)
         absent = {
             c: score
-            for c, score in image.best_scores().items()
+            for c, score in sorted(image.best_scores().items())
             if c not in present and labels.is_labelled(c) and (image.image_id, c) not in labels.unknown
         }
-        for category_id in choose(absent):
-            yield CountingPair(image, category_id, 0)
-
-
-def _hardest(absent: dict[int, float]) -> list[int]:
-    above = [category_id for category_id, score in absent.items() if score > ABSENT_SCORE_ABOVE]
-    return sorted(above, key=lambda category_id: (-absent[category_id], category_id))[:ABSENT_CATEGORIES_PER_IMAGE]
-
-
-def _labelled(image: Detections, image_id: ImageId, labels: TrueCounts) -> Detections:
-    """Return an image under the id of its labels, with its size if known; check its categories and boxes."""
-    unknown = set(image.category_ids.tolist()) - labels.categories.keys()
-    if unknown and labels.categories:
-        raise InputError(
-            f"Image {image_id!r}: category {min(unknown)} is none of the {len(labels.categories)} of the labels; if "
-            "the detector numbers its classes from 0, give their names (category_names=, --names data.yaml)"
-        )
-    size = image.image_size or labels.image_sizes.get(image_id)
-    check_in_image(image.boxes, size, f"Image {image_id!r}")
-    if (image.image_size, image.image_id) == (size, image_id):
-        return image
-    return Detections.of_checked(**vars(image) | {"image_size": size, "image_id": image_id})
+        if not every:
+            likely = sorted((-score, c) for c, score in absent.items() if score > ABSENT_SCORE_ABOVE)
+            absent = {c: -score for score, c in likely[:ABSENT_CATEGORIES_PER_IMAGE]}
+        rows += [(index, c, count) for c, count in (present | dict.fromkeys(absent, 0)).items()]
+    image_index, category_ids, true_counts = np.array(rows, np.int64).reshape(-1, 3).T.copy()
+    return Pairs(image_index, category_ids), true_counts
 
 
 def image_key(value: Any) -> ImageId:
@@ -314,23 +330,6 @@ def photo_key(image_id: ImageId) -> list[str]:
     *folders, name = str(image_id).strip().casefold().replace("\\", "/").split("/")
     stem = PurePosixPath(name).stem
     return [stem.lstrip("0") if stem.isdecimal() else stem, *(f for f in reversed(folders) if f not in ("", ".", ".."))]
-
-
-def check_matches(unlabelled: Sequence[ImageId], unmatched: Sequence[ImageId], labelled: int, consequence: str) -> None:
-    """Raise if images and labels seem not to belong together; warn if some on both sides have no match.
-
-    ``unlabelled`` images on one side alone are usual: only some images are labelled. So are labelled images without
-    detections. Both together are an error if they are many.
-    """
-    if not unlabelled or not unmatched:
-        return
-    problem = (
-        f"{len(unmatched)} of {labelled} labelled images have no match ({shown(unmatched)}), and {len(unlabelled)} "
-        f"images have no labels ({shown(unlabelled)})"
-    )
-    if len(unmatched) == labelled or min(len(unlabelled), len(unmatched)) > max(1, MANY_UNMATCHED * labelled):
-        raise InputError(f"{problem}; are image ids written in two ways?")
-    warnings.warn(f"{problem}. {consequence}", stacklevel=2)
 
 
 def shown(ids: Sequence[ImageId]) -> str:

@@ -9,11 +9,7 @@ COUNT_GROUPS = {0: "0", 1: "1", 2: "2-4", 5: "5+"}  # names of groups of counts,
 
 
 def groups_of(counts: ArrayLike) -> NDArray[np.int64]:
-    """Return the index of the group that each count is in.
-
-    >>> groups_of([0, 1, 2, 4, 5, 30]).tolist()
-    [0, 1, 2, 2, 3, 3]
-    """
+    """Return the index of the group that each count is in."""
     return np.searchsorted(list(COUNT_GROUPS), counts, side="right") - 1
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile
@@ -13,7 +12,7 @@ from zipfile import ZipFile
 from tallybox.detections.categories import ClassNames, names_by_class
 from tallybox.detections.detections import BoxFormat, Detections
 from tallybox.detections.labels import TrueCounts
-from tallybox.detections.tables import counts_in_frame, detections_in_frame, table_layout
+from tallybox.detections.tables import counts_in_frame, detections_in_frame
 from tallybox.errors import InputError
 from tallybox.files import error_summary, import_optional, open_regular, open_text, suffix_without_gz
 
@@ -25,24 +24,19 @@ MAX_LINE = 1 << 20  # characters of a header
 CATEGORIES_KEY = b"tallybox.categories"  # in the metadata of a Parquet file: names as JSON, by id
 
 
-def read_table(path: str | Path) -> pd.DataFrame:
-    r"""Return a table (.csv, .tsv, .xlsx or .parquet) as a data frame; ``.csv`` and ``.tsv`` may be gzipped.
+def read_table(path: Path) -> pd.DataFrame:
+    """Return a table (.csv, .tsv, .xlsx or .parquet) as a data frame; ``.csv`` and ``.tsv`` may be gzipped.
 
-    Cells of a CSV are texts. The index holds lines of the file, or rows of
-    a Parquet file. Empty rows and columns without a name are left out.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "counts.csv"
-    ...     _ = file.write_text("image_id;dog\n007;3\n")
-    ...     read_table(file).to_dict("list")
-    {'image_id': ['007'], 'dog': ['3']}
+    Cells of a CSV are texts. The index holds lines of the file, or rows of a Parquet file, whose names of category ids
+    are in ``attrs["categories"]``. Empty rows and columns without a name are left out.
     """
-    path = Path(path)
     pandas = _import("pandas", path)
     suffix = suffix_without_gz(path)
     if suffix == ".parquet":
-        return _read_parquet(path)
+        frame: pd.DataFrame = _read_parquet(path).to_pandas().rename_axis("row")
+        names = read_parquet_metadata(path, CATEGORIES_KEY)
+        frame.attrs = {"categories": {int(key): str(name) for key, name in names.items()}}
+        return frame
     if suffix not in (".csv", ".tsv", ".xlsx"):
         raise InputError(f"{path}: not a table; expected .csv, .tsv, .xlsx or .parquet")
     cells = _read_excel(path, pandas) if suffix == ".xlsx" else _read_csv(path, pandas)
@@ -83,49 +77,33 @@ def _read_excel(path: Path, pandas: Any) -> pd.DataFrame:
             rows = []
             for line, row in enumerate(sheet.values, start=1):
                 if any(cell is not None for cell in row[columns:]):
-                    raise InputError(f"{path}, line {line}: more cells than the header has")
+                    raise ValueError(f"line {line} has more cells than the header")
                 rows.append(row[:columns])
-        except InputError:
-            raise
         except Exception as error:  # for a damaged file, openpyxl raises errors of any type
             raise InputError(f"{path}: not a valid .xlsx file: {error_summary(error)}") from None
     frame: pd.DataFrame = pandas.DataFrame(rows, columns=range(columns), dtype=object)
     return frame
 
 
-def _read_parquet(path: Path) -> pd.DataFrame:
-    """Return a table; the names of category ids that the file's metadata holds are in ``attrs["categories"]``."""
-    with open_parquet(path) as file:
-        frame: pd.DataFrame = file.read().to_pandas()
-        names = _metadata(path, file, CATEGORIES_KEY)
-    frame.attrs = {"categories": {int(key): str(name) for key, name in names.items()}}
-    return frame.rename_axis("row")
-
-
-@contextmanager
-def open_parquet(path: Path) -> Iterator[Any]:
-    """Open a file with pyarrow so that damage is noticed and only a part of it is in memory."""
+def _read_parquet(path: Path, **options: Any) -> Any:
+    """Return a file as a table of pyarrow; damage is noticed by the checksums of its pages."""
     _import("pyarrow", path)
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     open_regular(path).close()
     try:
-        with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True) as file:
-            yield file
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            return file.read(**options)
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path}: not a valid Parquet file: {error_summary(error)}") from None
 
 
 def read_parquet_metadata(path: Path, key: bytes) -> dict[str, Any]:
     """Return the JSON object that the metadata of a Parquet file holds under a key, empty if there is none."""
-    with open_parquet(path) as file:
-        return _metadata(path, file, key)
-
-
-def _metadata(path: Path, file: Any, key: bytes) -> dict[str, Any]:
+    metadata = _read_parquet(path, columns=[]).schema.metadata or {}
     try:
-        return dict(json.loads((file.schema_arrow.metadata or {}).get(key, "{}")))
+        return dict(json.loads(metadata.get(key, "{}")))
     except (ValueError, TypeError, RecursionError) as error:
         raise InputError(f"{path}: {key.decode()} is not a JSON object: {error_summary(error)}") from None
 
@@ -154,10 +132,7 @@ def read_detections(
         frame = read_coco_results(path, _import("pandas", path))
     else:
         frame = read_table(path)
-    layout = table_layout(frame, str(path), box_format=box_format, category_names=category_names)
-    if not layout.categories.names and (names := frame.attrs.get("categories")):
-        layout = layout._replace(categories=layout.categories._replace(names=names))
-    yield from detections_in_frame(frame, layout, str(path))
+    yield from detections_in_frame(frame, str(path), box_format=box_format, category_names=category_names)
 
 
 def read_counts(path: str | Path) -> TrueCounts:
@@ -185,15 +160,7 @@ def read_counts(path: str | Path) -> TrueCounts:
 
 
 def read_category_names(path: str | Path) -> dict[int, str]:
-    """Return the names of classes in YOLO's ``data.yaml``, by number.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "data.yaml"
-    ...     _ = file.write_text("names: [nut, bolt]")
-    ...     read_category_names(file)
-    {0: 'nut', 1: 'bolt'}
-    """
+    """Return the names of classes in YOLO's ``data.yaml``, by number."""
     path = Path(path)
     yaml = _import("yaml", path, "pyyaml")
     with open_regular(path) as file:

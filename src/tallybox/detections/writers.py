@@ -64,7 +64,7 @@ def check_can_be_written(path: Path) -> None:
 def _write_coco_results(detections: Iterable[Detections], path: Path) -> int:
     """Write COCO results, gzipped if the name ends in ``.gz``; an image without detections leaves no trace there."""
     images, results = list(detections), list[dict[str, Any]]()
-    for image_id, image in zip(map(_id_of, images), images, strict=True):
+    for image_id, image in zip(_ids_of(images), images, strict=True):
         boxes_xywh = np.concatenate((image.boxes[:, :2], image.boxes[:, 2:] - image.boxes[:, :2]), axis=1).tolist()
         for category_id, box, score in zip(image.category_ids.tolist(), boxes_xywh, image.scores.tolist(), strict=True):
             result: dict[str, Any] = {"image_id": image_id, "category_id": category_id}
@@ -75,10 +75,10 @@ def _write_coco_results(detections: Iterable[Detections], path: Path) -> int:
     return len(images)
 
 
-def _id_of(image: Detections) -> ImageId:
-    if image.image_id is None:
+def _ids_of(images: list[Detections]) -> list[ImageId]:
+    if any(image.image_id is None for image in images):
         raise InputError("Detections need an image_id to be written")
-    return image.image_id
+    return [image.image_id for image in images if image.image_id is not None]
 
 
 def write_parquet(
@@ -98,14 +98,13 @@ def write_parquet(
     import pyarrow.parquet as pq
 
     images = list(detections)
-    empty = np.full((1, 6), np.nan)
+    ids, empty = _ids_of(images), np.full((1, 6), np.nan)
     boxes = [np.column_stack((i.category_ids, i.boxes, i.scores)) if len(i) else empty for i in images]  # [N, 6]
     owners = np.repeat(np.arange(len(images)), [len(rows) for rows in boxes])  # [R] the image of each row
     sizes = np.array([image.image_size or (np.nan, np.nan) for image in images]).reshape(-1, 2)[owners]  # [R, 2]
     numbers = np.column_stack((np.concatenate([empty[:0], *boxes]), sizes)).T  # [8, R]
-    ids_are_texts = bool(images) and isinstance(images[0].image_id, str)
     try:
-        image_ids = pa.array([_id_of(image) for image in images], pa.string() if ids_are_texts else pa.int64())
+        image_ids = pa.array(ids, pa.string() if ids and isinstance(ids[0], str) else pa.int64())
     except (pa.ArrowException, TypeError, OverflowError) as error:
         raise InputError(f"Image ids must be all texts or all numbers of 64 bits: {error_summary(error)}") from None
     columns = [image_ids.take(owners), *(pa.array(column, from_pandas=True) for column in numbers)]  # NaN is null

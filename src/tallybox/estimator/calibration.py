@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 
 from tallybox.detections.labels import ABSENT_SCORE_ABOVE
-from tallybox.detections.metrics import groups_of
-from tallybox.estimator.inputs import SUMMARY
+from tallybox.detections.metrics import COUNT_GROUPS, groups_of
+from tallybox.estimator.inputs import SUMMARY, logit
 from tallybox.estimator.prediction import Floats, Integers, IntervalLevels, levels_needed, medians_of, write_out_tail
 
 COVERAGE = 0.9
@@ -34,13 +34,13 @@ def interval_levels(probabilities: Floats, tail_mean: Floats, true_counts: Integ
     needed = levels_needed(with_tail, medians, true_counts)
     groups = groups_of(medians)
     levels = []
-    for group in range(len(IntervalLevels._fields)):
+    for group in range(len(COUNT_GROUPS)):
         own = np.sort(needed[groups == group])
         level = _conformal_quantile(own if len(own) >= MIN_GROUP_PAIRS else np.sort(needed))
         if 0 < len(own) < MIN_GROUP_PAIRS:
             level = max(level, _conformal_quantile(own, at_most=own[-1]))
         levels.append(level)
-    return IntervalLevels(*levels)
+    return tuple(levels)
 
 
 def _conformal_quantile(ordered: Floats, at_most: float = EVERYTHING) -> float:
@@ -70,7 +70,7 @@ class Prevalence:
         ``best_scores [P]`` is 0 if there is no box; ``summary [P, S]`` is what the ensemble sees of a category.
         """
         bias, slope, *others = self.weights
-        z = bias + slope * _logit(1 - probabilities[..., 0]) + _evidence(best_scores, summary) @ np.array(others)
+        z = bias + slope * logit(1 - probabilities[..., 0]) + _evidence(best_scores, summary) @ np.array(others)
         present = np.where(best_scores > 0, 0.5 * (1 + np.tanh(z / 2)), self.undetected)
         result = probabilities * (present / np.maximum(1 - probabilities[..., 0], 1e-12))[..., None]
         result[..., 0] = 1 - present
@@ -85,7 +85,7 @@ def learn_prevalence(
     probabilities: Floats, best_scores: Floats, summary: Floats, present: NDArray[np.bool_], unseen: float
 ) -> Prevalence:
     """Fit a logistic regression to all detected pairs; of the undetected pairs, the share ``unseen`` is there."""
-    plain = np.column_stack((np.ones(len(present)), _logit(1 - probabilities[:, 0]), _evidence(best_scores, summary)))
+    plain = np.column_stack((np.ones(len(present)), logit(1 - probabilities[:, 0]), _evidence(best_scores, summary)))
     # The summary's columns have different units: they are standardised here, and the weights scaled back below.
     mean, scale = plain.mean(0), plain.std(0).clip(min=0.1)
     mean[: -summary.shape[1]], scale[: -summary.shape[1]] = 0, 1
@@ -117,13 +117,7 @@ def learn_prevalence(
     return Prevalence(tuple(found.tolist()), undetected=unseen)
 
 
-def _logit(probability: Floats) -> Floats:
-    clipped = probability.clip(1e-3, 1 - 1e-3)
-    logit: Floats = np.log(clipped / (1 - clipped))
-    return logit
-
-
 def _evidence(best_scores: Floats, summary: Floats) -> Floats:
     """Return the best score's logit, whether it is faint, and the summary: ``[P, 2 + S]``."""
     faint = best_scores <= ABSENT_SCORE_ABOVE
-    return np.column_stack((_logit(np.asarray(best_scores, np.float64)), faint, summary))
+    return np.column_stack((logit(np.asarray(best_scores, np.float64)), faint, summary))

@@ -5,26 +5,24 @@ from copy import copy
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
 
 from tallybox.concurrency import in_batches
-from tallybox.detections.categories import category_id_of, category_name_of
+from tallybox.detections.categories import category_id_of
 from tallybox.detections.detections import Detections, ImageId
-from tallybox.detections.labels import TrueCounts
-from tallybox.detections.matching import match_images
+from tallybox.detections.labels import TrueCounts, match_images
 from tallybox.errors import InputTypeError, TallyboxError
 from tallybox.estimator.calibration import LISTED_PROBABILITY
-from tallybox.estimator.config import IMAGES_PER_BATCH, EstimatorConfig
 from tallybox.estimator.explanation import CountExplanation, explain_predictions
-from tallybox.estimator.fitted import Fitted, untrained
+from tallybox.estimator.fitted import Fitted, load_fitted, save_fitted
 from tallybox.estimator.fitting import fit
 from tallybox.estimator.inference import CPU, infer_pairs
-from tallybox.estimator.inputs import pairs_of_images
+from tallybox.estimator.inputs import IMAGES_PER_BATCH, EstimatorConfig, pairs_of_images
+from tallybox.estimator.model import CountEnsemble
 from tallybox.estimator.prediction import ImagePredictions
-from tallybox.estimator.storage import load_fitted, save_fitted
 from tallybox.estimator.totals import Totals
 from tallybox.estimator.training import OnProgress
 
@@ -46,9 +44,12 @@ class CountEstimator:
     2
     """
 
-    def __init__(self, *, max_objects: int | None = None, members: int | None = None, seed: int = 0) -> None:
-        sizes: dict[str, Any] = {"max_objects": max_objects, "members": members}
-        self._config = EstimatorConfig(**{name: size for name, size in sizes.items() if size is not None})
+    def __init__(
+        self, *, max_objects: int | None = None, members: int = EstimatorConfig.members, seed: int = 0
+    ) -> None:
+        self._config = EstimatorConfig(members=members)
+        if max_objects is not None:
+            self._config = replace(self._config, max_objects=max_objects)
         self._max_objects = max_objects
         self._seed = seed
         self._fitted: Fitted | None = None
@@ -123,32 +124,31 @@ class CountEstimator:
         if isinstance(detections, Detections):
             raise InputTypeError("These are the Detections of one image; call predict")
         category_ids = self.category_ids(categories)
+        learned = set(self.fitted.category_ids)
         for images in in_batches(self.matched(detections), IMAGES_PER_BATCH):
-            yield from zip(images, self._predict_batch(images, category_ids, keep_inputs), strict=True)
+            pairs = pairs_of_images(images, category_ids)
+            inference = infer_pairs(self.fitted, images, pairs, self.device)
+            arrays, moments = inference.predictions("population"), inference.moments()
+            listed = (arrays.probabilities[:, 0] < 1 - LISTED_PROBABILITY) | (category_ids is not None)
+            predictions = arrays.each()
+            ends = np.searchsorted(pairs.image_index, np.arange(len(images)), side="right")
+            for image, (start, end) in zip(images, pairwise((0, *ends.tolist())), strict=True):
+                ids = pairs.category_ids[start:end].tolist()
+                rows = np.flatnonzero(listed[start:end])
+                yield (
+                    image,
+                    ImagePredictions(
+                        {ids[r]: replace(predictions[start + r], calibrated=ids[r] in learned) for r in rows.tolist()},
+                        image.category_names or self.fitted.categories,
+                        complete=category_ids is None,
+                        moments=dict(zip(ids, moments[start:end], strict=True)),
+                        inputs=inference.inputs.at(torch.from_numpy(start + rows)) if keep_inputs else None,
+                    ),
+                )
 
     def matched(self, detections: Iterable[Detections]) -> Iterator[Detections]:
         """Yield detections under the category ids of this estimator, matched by name if they have names."""
         return match_images(detections, dict(self.fitted.categories), named=self.fitted.named)
-
-    def _predict_batch(
-        self, images: list[Detections], category_ids: list[int] | None, keep_inputs: bool
-    ) -> Iterator[ImagePredictions]:
-        pairs = pairs_of_images(images, category_ids)
-        inference = infer_pairs(self.fitted, images, pairs, self.device)
-        arrays, moments = inference.predictions("population"), inference.moments()
-        listed = (arrays.probabilities[:, 0] < 1 - LISTED_PROBABILITY) | (category_ids is not None)
-        predictions, learned = arrays.each(), set(self.fitted.category_ids)
-        ends = np.searchsorted(pairs.image_index, np.arange(len(images)), side="right")
-        for image, (start, end) in zip(images, pairwise((0, *ends.tolist())), strict=True):
-            ids = pairs.category_ids[start:end].tolist()
-            rows = np.flatnonzero(listed[start:end])
-            yield ImagePredictions(
-                {ids[row]: replace(predictions[start + row], calibrated=ids[row] in learned) for row in rows.tolist()},
-                image.category_names or self.fitted.categories,
-                complete=category_ids is None,
-                moments=dict(zip(ids, moments[start:end], strict=True)),
-                inputs=inference.inputs.at(torch.from_numpy(start + rows)) if keep_inputs else None,
-            )
 
     def totals(self, categories: Categories = None) -> Totals:
         """Return totals to which predictions are added, of ``categories``, or of all that some image lists.
@@ -182,7 +182,7 @@ class CountEstimator:
 
     def category_name(self, category_id: int) -> str:
         """Return the name of a category, or its id as text where it has none."""
-        return category_name_of(category_id, self.fitted.categories)
+        return self.fitted.categories.get(category_id, str(category_id))
 
     def save(self, path: str | Path) -> None:
         """Write the estimator to a file: safetensors with a JSON header."""
@@ -208,7 +208,9 @@ class CountEstimator:
         {'count': 2, 'most_probable': 2, 'expected': 1.9686, 'low': 2, 'high': 2, 'calibrated': False}
         """
         self = cls()
-        self._fitted = untrained(self._config, categories)
+        ensemble = CountEnsemble(self._config, 0, members=1).eval()
+        # The names are copied, so that they can be pickled whatever mapping is given.
+        self._fitted = Fitted(ensemble, None, self._config, (), dict(categories), tail_mean=0.5)
         return self
 
     @classmethod

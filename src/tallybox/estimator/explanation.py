@@ -1,7 +1,7 @@
 """Explanations: which boxes were counted, and which boxes are their duplicates."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from tallybox.boxes import suppress
 from tallybox.counter.trace import CountTrace
 from tallybox.estimator.fitted import Fitted
 from tallybox.estimator.inputs import ModelInputs
-from tallybox.estimator.model import CountEnsemble
 from tallybox.estimator.prediction import CountPrediction
 from tallybox.kernels.proposals import checked_proposals
 from tallybox.presence.functional import presence_trace
@@ -39,33 +38,25 @@ class CountExplanation:
     traces: tuple[PresenceTrace, ...]  # every intermediate quantity, for each member
 
 
+@torch.no_grad()
 def explain_predictions(
     fitted: Fitted, inputs: ModelInputs, predictions: Mapping[int, CountPrediction]
 ) -> dict[int, CountExplanation]:
     """Return which boxes of an image count and why, for the categories of its inputs, which are those predicted."""
-    with torch.no_grad():
-        traces = _traces(fitted.ensemble, inputs)
+    ensemble = fitted.ensemble
+    weights = PresenceWeights(**{name: tensor[:, None, None] for name, tensor in ensemble.component.items()})
+    proposals = checked_proposals(ensemble.score_logit(inputs), inputs.boxes, inputs.mask, logits=True)
+    trace = vars(presence_trace(proposals, weights, max_objects=ensemble.config.max_objects, logits=True))
     explanations = {}
     for row, (category_id, prediction) in enumerate(predictions.items()):
         real = inputs.mask[row].numpy()
-        of_pair = tuple(_at(trace, row) for trace in traces)
-        presence = np.mean([trace.presence.mean(-2).numpy() for trace in of_pair], axis=0)[real]
-        explanations[category_id] = CountExplanation(prediction, inputs.sources[row].numpy()[real], presence, of_pair)
+        traces = tuple(
+            PresenceTrace(**{name: quantity[member, row] for name, quantity in trace.items()})
+            for member in range(ensemble.members)
+        )
+        presence = np.mean([trace.presence.mean(-2).numpy() for trace in traces], axis=0)[real]
+        explanations[category_id] = CountExplanation(prediction, inputs.sources[row].numpy()[real], presence, traces)
     return explanations
-
-
-def _traces(ensemble: CountEnsemble, inputs: ModelInputs) -> list[PresenceTrace]:
-    """Return a trace of all pairs for each member."""
-    logits, boxes, mask = ensemble.score_logit(inputs), inputs.boxes, inputs.mask  # [M, P, N], [P, N, 4], [P, N]
-    weights = PresenceWeights(**{name: tensor[:, None, None] for name, tensor in ensemble.component.items()})
-    proposals = checked_proposals(logits, boxes, mask, logits=True)
-    together = presence_trace(proposals, weights, max_objects=ensemble.config.max_objects, logits=True)
-    return [_at(together, member) for member in range(ensemble.members)]
-
-
-def _at(trace: PresenceTrace, index: int) -> PresenceTrace:
-    """Return one part of a trace along its first dimension."""
-    return PresenceTrace(**{quantity.name: getattr(trace, quantity.name)[index] for quantity in fields(trace)})
 
 
 def merged_into(explanation: CountExplanation) -> NDArray[np.int64]:
@@ -74,25 +65,25 @@ def merged_into(explanation: CountExplanation) -> NDArray[np.int64]:
     Numbers are indices into ``explanation.indices``. A counted box is merged into itself; -1 is a faint leftover. As
     many boxes are counted as the prediction says, or fewer where the detector found fewer.
     """
-    return merge_boxes(explanation.presence, mean_suppression(explanation), explanation.prediction.count)
+    suppression = np.mean([suppression_of(trace, len(explanation.indices)) for trace in explanation.traces], axis=0)
+    return merge_boxes(explanation.presence, suppression, explanation.prediction.count)
 
 
 def merge_boxes(presence: NDArray[np.float32], suppression: Floats, count: int) -> NDArray[np.int64]:
-    """Return the same for boxes with ``presence [N]`` and ``suppression [N, N]``, of which ``count`` are counted."""
-    counted = _counted(presence.astype(np.float64), suppression, count)
+    """Return the same for boxes with ``presence [N]`` and ``suppression [N, N]``, of which ``count`` are counted.
+
+    The most present boxes that NMS keeps are counted first, then the most present of the others.
+    """
+    order = np.argsort(-presence.astype(np.float64), kind="stable")
+    kept = suppress(suppression[np.ix_(order, order)].T >= MIN_SUPPRESSION)
+    counted = np.concatenate((order[kept], order[~kept]))
+    counted = counted[presence[counted].astype(np.float64) >= MIN_PRESENCE][:count]
     merged = np.full(len(presence), -1, np.int64)
     if len(counted):
         strength = suppression[:, counted]  # [N, counted]
         merged = np.where(strength.max(1) >= MIN_SUPPRESSION, counted[strength.argmax(1)], -1)
         merged[counted] = counted
     return merged
-
-
-def mean_suppression(explanation: CountExplanation) -> Floats:
-    """Return how much j, if it is there, suppresses i, ``[N, N]``, the mean of all members and heads."""
-    number = len(explanation.indices)
-    mean: Floats = np.mean([suppression_of(trace, number) for trace in explanation.traces], axis=0)
-    return mean
 
 
 def suppression_of(trace: Trace, number: int) -> Floats:
@@ -110,11 +101,3 @@ def suppression_of(trace: Trace, number: int) -> Floats:
     pairs[np.ix_(kept[real], kept[real])] = overlap[np.ix_(real, real)]
     np.fill_diagonal(pairs, 0)
     return pairs
-
-
-def _counted(presence: Floats, suppression: Floats, count: int) -> NDArray[np.int64]:
-    """Choose the boxes that count: the most present that NMS keeps, then the most present of the others."""
-    order = np.argsort(-presence, kind="stable")
-    kept = suppress(suppression[np.ix_(order, order)].T >= MIN_SUPPRESSION)
-    chosen = np.concatenate((order[kept], order[~kept]))
-    return chosen[presence[chosen] >= MIN_PRESENCE][:count]

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, get_args
 
 import numpy as np
@@ -10,15 +9,14 @@ import torch
 from numpy.typing import NDArray
 
 from tallybox.detections.baselines import Metric, tabulate, tune
-from tallybox.detections.categories import COCO_CATEGORIES, category_name_of, listed_names
+from tallybox.detections.categories import COCO_CATEGORIES, listed_names
 from tallybox.detections.detections import Detections
-from tallybox.detections.labels import CountingPair, TrueCounts, counting_pairs, every_pair, labelled_detections
+from tallybox.detections.labels import Pairs, TrueCounts, counting_pairs, labelled_detections
 from tallybox.errors import InputError
 from tallybox.estimator.calibration import LISTED_PROBABILITY, interval_levels, learn_prevalence
-from tallybox.estimator.config import EstimatorConfig
 from tallybox.estimator.fitted import Fitted
 from tallybox.estimator.inference import Inference, infer
-from tallybox.estimator.inputs import indexed_pairs, inputs_of_many
+from tallybox.estimator.inputs import EstimatorConfig, inputs_of_many
 from tallybox.estimator.model import CountEnsemble
 from tallybox.estimator.nms_counts import NmsCounts, learn_nms_counts, preferred_share
 from tallybox.estimator.prediction import Floats, Integers, PredictionArrays, summarise
@@ -60,49 +58,58 @@ def fit(
 ) -> Fitted:
     """Fit to labelled images; the same seed gives the same numbers."""
     images = list(labelled_detections(detections, labels))
-    pairs = list(counting_pairs(images, labels))
-    config = _sized(config, images, pairs, labels, max_objects)
-    truth = np.array([pair.true_count for pair in pairs], np.int64)
-    category_ids = tuple(sorted({pair.category_id for pair in pairs}))
-    table = tabulate(pairs)
+    pairs, truth = counting_pairs(images, labels)
+    config = _sized(config, images, pairs, truth, labels, max_objects)
+    category_ids = tuple(np.unique(pairs.category_ids).tolist())
+    table = tabulate(images, pairs, truth)
     baselines = {
         name: {metric: tune(table, metric, per_category=per_category) for metric in get_args(Metric)}
         for name, per_category in (("nms", False), ("nms_per_category", True))
     }
     places = np.random.default_rng(seed).permutation(len(images)).argsort()
-    label = partial(_label, images, category_ids, places % config.members)  # parts of equal size
-    labelled, epochs = label(config, pairs), epochs_for(len(pairs))
-    ensemble = train(labelled, members=config.members, seed=seed, epochs=epochs, on_progress=on_progress)
-    nms, nms_of_parts = _learn_nms(labelled)
+    image_parts = torch.from_numpy(places % config.members)  # of equal size
+
+    def label(pairs: Pairs, truth: Integers) -> LabelledInputs:
+        inputs, parts = inputs_of_many(images, pairs, config, category_ids), image_parts[pairs.image_index]
+        return LabelledInputs(config, len(category_ids), pairs, inputs, torch.from_numpy(truth), parts)
+
+    labelled = label(pairs, truth)
+    ensemble = train(labelled, seed=seed, epochs=epochs_for(len(truth)), on_progress=on_progress)
+    nms_counts, parts = labelled.inputs.nms_counts.numpy(), labelled.parts.numpy()
+
+    def learn_nms(rows: NDArray[np.bool_]) -> NmsCounts:
+        return learn_nms_counts(nms_counts[rows], truth[rows], config.max_objects, config.proposals)
+
+    nms, nms_of_parts = learn_nms(parts >= 0), [learn_nms(parts != part) for part in range(config.members)]
     above = truth[truth >= config.max_objects] - config.max_objects
     tail_mean = float((above.sum() + 0.5) / (len(above) + 1))
     held_out = _held_out(ensemble, nms_of_parts, labelled)
     rows, clipped = np.arange(len(truth)), truth.clip(max=config.max_objects)
     share = preferred_share(held_out.nms[rows, clipped], held_out.ensemble[rows, clipped])
     mixed = held_out.mixed(share, tail_mean)
-    parts = labelled.parts.numpy()
     cross_validation = {
-        "pairs": len(pairs),
+        "pairs": len(truth),
         "images": len(images),
         "nms_share": share,
         "estimator": _scores(*mixed, truth, parts),
         "nms": _scores(*held_out.mixed(1.0, tail_mean), truth, parts),
         "ensemble": _scores(*held_out.mixed(0.0, tail_mean), truth, parts),
     }
+    names = labels.categories or {key: COCO_CATEGORIES.get(key, str(key)) for key in category_ids}
     fitted = Fitted(
+        ensemble=ensemble,
+        nms=nms,
         config=config,
         category_ids=category_ids,
-        categories=dict(labels.categories) or {key: category_name_of(key) for key in category_ids},
-        ensemble=ensemble,
+        categories={int(key): str(name) for key, name in names.items()},
         tail_mean=tail_mean,
-        nms=nms,
         nms_share=share,
         baselines=baselines,
-        levels=interval_levels(*mixed, truth),
+        interval_levels=interval_levels(*mixed, truth),
         cross_validation=cross_validation,
         longer_side=int(np.median([max(image.image_size or (0,)) for image in images])),
     )
-    every = label(config, list(every_pair(images, labels)))
+    every = label(*counting_pairs(images, labels, every=True))
     looked_for = len(images) * len(labels.labelled_ids().union(category_ids))
     return _over_every_category(fitted, every, _held_out(ensemble, nms_of_parts, every), looked_for, len(images))
 
@@ -110,7 +117,8 @@ def fit(
 def _sized(
     config: EstimatorConfig,
     images: Sequence[Detections],
-    pairs: Sequence[CountingPair],
+    pairs: Pairs,
+    truth: Integers,
     labels: TrueCounts,
     max_objects: int | None,
 ) -> EstimatorConfig:
@@ -123,17 +131,16 @@ def _sized(
             f"boxes are {listed_names(detected, names) or 'none'}. If the detector numbers its classes from 0, give "
             "their names (category_names=, --names data.yaml)."
         )
-    needed, labelled_parts = min(MIN_IMAGES, config.members), min(len(images), len(pairs))
+    needed, labelled_parts = min(MIN_IMAGES, config.members), min(len(images), len(truth))
     if labelled_parts < needed:
         raise InputError(
             f"Fitting needs at least {needed} labelled images and pairs, but there are {len(images)} images with "
-            f"{len(pairs)} pairs."
+            f"{len(truth)} pairs."
         )
     if max_objects is None:
-        truth = [pair.true_count for pair in pairs]
         max_objects = int(np.clip(np.quantile(truth, 0.999, method="lower"), *MAX_OBJECTS))
     proposals = max(config.proposals, 2 * max_objects)
-    boxes = np.array([(pair.detections.category_ids == pair.category_id).sum() for pair in pairs])
+    boxes = np.array([(images[index].category_ids == key).sum() for index, key in zip(*pairs, strict=True)])
     return replace(
         config,
         members=min(config.members, labelled_parts),  # each leaves out another part
@@ -143,38 +150,9 @@ def _sized(
     )
 
 
-def _label(
-    images: list[Detections],
-    category_ids: tuple[int, ...],
-    image_parts: NDArray[np.int64],
-    config: EstimatorConfig,
-    labelled_pairs: Sequence[CountingPair],
-) -> LabelledInputs:
-    pairs = indexed_pairs(images, labelled_pairs)
-    return LabelledInputs(
-        config,
-        len(category_ids),
-        pairs,
-        inputs_of_many(images, pairs, config, category_ids),
-        torch.tensor([pair.true_count for pair in labelled_pairs]),
-        torch.from_numpy(image_parts[pairs.image_index]),
-    )
-
-
-def _learn_nms(labelled: LabelledInputs) -> tuple[NmsCounts, list[NmsCounts]]:
-    """Learn the counts of NMS from all photos, and without each part of them."""
-    config, counts, truth = labelled.config, labelled.inputs.nms_counts.numpy(), labelled.true_counts.numpy()
-    parts = labelled.parts.numpy()
-
-    def learn(rows: NDArray[np.bool_]) -> NmsCounts:
-        return learn_nms_counts(counts[rows], truth[rows], config.max_objects, config.proposals)
-
-    return learn(parts >= 0), [learn(parts != part) for part in range(config.members)]
-
-
 def _held_out(ensemble: CountEnsemble, nms_of_parts: Sequence[NmsCounts], labelled: LabelledInputs) -> HeldOut:
     """Predict each photo by the member, and by the NMS, that left it out."""
-    rows = labelled.by_part(ensemble.members)
+    rows = labelled.by_part()
     logits, expected = infer(ensemble, labelled.inputs, rows.clamp(min=0))
     real = rows != PADDING
     order = rows[real].argsort()  # each pair is in one part
@@ -216,7 +194,7 @@ def _over_every_category(
     corrected = prevalence.apply(probabilities, best, summary)
     listed = detected & (corrected[:, 0] < 1 - LISTED_PROBABILITY)
     levels = interval_levels(corrected[listed], tail_mean[listed], truth[listed])
-    fitted = replace(fitted, prevalence=prevalence, levels_listed=levels)
+    fitted = replace(fitted, prevalence=prevalence, interval_levels_listed=levels)
     members = infer(fitted.ensemble, every.inputs).logits.double().softmax(-1).numpy()
     members = fitted.nms_share * held_out.nms + (1 - fitted.nms_share) * members
     moments = Inference(fitted, every.inputs, probabilities, tail_mean, members).moments()

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from tallybox.detections.detections import Detections
-from tallybox.estimator.config import PAIRS_PER_BATCH
+from tallybox.detections.labels import Pairs
 from tallybox.estimator.fitted import Fitted
-from tallybox.estimator.inputs import IndexedPairs, ModelInputs, model_inputs
+from tallybox.estimator.inputs import PAIRS_PER_BATCH, ModelInputs, model_inputs
 from tallybox.estimator.model import CountEnsemble, ModelOutput
 from tallybox.estimator.prediction import Floats, PredictionArrays, mean_of, second_moment_of, summarise
 
@@ -61,9 +61,9 @@ class Inference:
 
     def predictions(self, prior: Prior) -> PredictionArrays:
         """Return counts and intervals: for every category of every photo, or for the pairs that `fit` is trained on."""
-        probabilities, levels = self.probabilities, self.fitted.levels
+        probabilities, levels = self.probabilities, self.fitted.interval_levels
         if prior == "population":
-            probabilities, levels = self.population(), self.fitted.levels_listed
+            probabilities, levels = self.population(), self.fitted.interval_levels_listed
         arrays = summarise(probabilities, self.tail_mean, levels)
         return arrays._replace(saturated=arrays.saturated | self.inputs.truncated.numpy())
 
@@ -80,9 +80,7 @@ class Inference:
         return np.column_stack((mean, variance, np.ones_like(mean), *of_members))
 
 
-def infer_pairs(
-    fitted: Fitted, images: Sequence[Detections], pairs: IndexedPairs, device: torch.device = CPU
-) -> Inference:
+def infer_pairs(fitted: Fitted, images: Sequence[Detections], pairs: Pairs, device: torch.device = CPU) -> Inference:
     """Run an estimator once on pairs of images and categories."""
     inputs = model_inputs(images, pairs, fitted.config, fitted.category_ids)
     output = infer(fitted.ensemble if device == CPU else _placed(fitted.ensemble, device), inputs)

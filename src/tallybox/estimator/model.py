@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, relu
 
-from tallybox.estimator.config import EstimatorConfig
-from tallybox.estimator.inputs import CONTEXT, SUMMARY, ModelInputs
+from tallybox.estimator.inputs import CONTEXT, SUMMARY, EstimatorConfig, ModelInputs
 from tallybox.presence.functional import presence_features
 from tallybox.presence.module import PresenceCounter
 from tallybox.presence.weights import PresenceWeights

@@ -3,7 +3,7 @@
 Legend: P pairs of an image and a category, K ``max_objects``, T counts with the tail written out.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,23 +18,13 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 Key = TypeVar("Key")
+# How far intervals grow, for each of the `COUNT_GROUPS` of predicted counts: 1 takes in every count, -1 the median only
+IntervalLevels = tuple[float, ...]
 
 # How many counts from ``max_objects`` on are written out; larger counts add to the last. The number is the same for all
 # pairs, so that a prediction does not depend on the pairs in its batch.
 TAIL = 200
 ROUNDING_SLACK = 1e-12  # of sums of probabilities
-
-
-class IntervalLevels(NamedTuple):
-    """How far intervals grow: 1 takes in every count, -1 only the median (see `intervals`).
-
-    There is one level for each of the `COUNT_GROUPS` of predicted counts.
-    """
-
-    zero: float
-    one: float
-    few: float  # 2 to 4
-    many: float  # 5 or more
 
 
 @dataclass(frozen=True)
@@ -115,7 +105,7 @@ def marked_interval(prediction: "CountPrediction | TotalPrediction") -> str:
 ABSENT = CountPrediction(0, 0, 0.0, 0, 0, saturated=False, probabilities=np.ones(1))
 
 
-class ImagePredictions(Mapping[int, CountPrediction]):
+class ImagePredictions(dict[int, CountPrediction]):
     """The predictions of one image by category id; a category's name is a key as well.
 
     ``names`` are those of all categories that the estimator knows. If the predictions are ``complete``, a known
@@ -138,30 +128,25 @@ class ImagePredictions(Mapping[int, CountPrediction]):
         moments: Mapping[int, Floats] | None = None,
         inputs: Any = None,
     ) -> None:
-        self._by_id, self._names, self._complete = by_id, names, complete
+        super().__init__(by_id)
+        self._names, self._complete = names, complete
         self.moments = moments or {}  # by category id, of all detected categories: `Totals` adds them up
         self.inputs = inputs  # `ModelInputs` of the categories, if they were kept for `CountEstimator.explain`
 
     def __getitem__(self, category: int | str) -> CountPrediction:
         category_id = category_id_of(category, self._names) if isinstance(category, str) else category
-        if category_id in self._by_id:
-            return self._by_id[category_id]
+        if category_id in self.keys():
+            return super().__getitem__(category_id)
         if not self._complete or category_id not in self._names:
             raise InputError(f"Category {category!r} was not counted, only {', '.join(self.by_name()) or 'nothing'}.")
         return ABSENT
 
     def __contains__(self, category: object) -> bool:
-        return category in self._by_id or category in self.by_name()
+        return category in self.keys() or category in self.by_name()
 
     def get(self, category: Any, default: Any = None) -> Any:
         """Return the prediction of a category that is listed, else the default."""
         return self[category] if category in self else default  # noqa: SIM401 - it is what get does
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._by_id)
-
-    def __len__(self) -> int:
-        return len(self._by_id)
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{name}: {p} ({interval_text(p)})" for name, p in self.by_name().items())
@@ -169,7 +154,7 @@ class ImagePredictions(Mapping[int, CountPrediction]):
 
     def by_name(self) -> "NamedPredictions":
         """Return the predictions by the categories' names (an id as text if it has no name)."""
-        return NamedPredictions(self, {self._names.get(key, str(key)): p for key, p in self._by_id.items()})
+        return NamedPredictions(self, {self._names.get(key, str(key)): p for key, p in self.items()})
 
 
 class NamedPredictions(dict[str, CountPrediction]):
@@ -181,9 +166,6 @@ class NamedPredictions(dict[str, CountPrediction]):
 
     def __missing__(self, name: str) -> CountPrediction:
         return self._image[name]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return NamedPredictions, (self._image, dict(self))
 
 
 class PredictionArrays(NamedTuple):
@@ -229,8 +211,7 @@ class PredictionArrays(NamedTuple):
 def summarise(probabilities: Floats, tail_mean: Floats, levels: IntervalLevels) -> PredictionArrays:
     """Take counts and intervals from distributions ``[P, K + 1]``; ``tail_mean [P]`` is the mean count beyond K.
 
-    >>> levels = IntervalLevels(0.55, 0.55, 0.55, 0.55)
-    >>> summarise(np.array([[0.1, 0.7, 0.2]]), np.array([0.0]), levels).each()[0].to_dict()
+    >>> summarise(np.array([[0.1, 0.7, 0.2]]), np.array([0.0]), (0.55,) * 4).each()[0].to_dict()
     {'count': 1, 'most_probable': 1, 'expected': 1.1, 'low': 1, 'high': 2}
     """
     last = probabilities.shape[1] - 1
@@ -286,7 +267,8 @@ def intervals(probabilities: Floats, medians: Integers, levels: Floats) -> tuple
     that it holds already, less that of the neighbour, is below its level ``[P]``: while it holds little, or while the
     neighbour is probable. Without the second term, intervals of the same coverage are 3 % wider around 0 and 1.
     """
-    return _grow(probabilities, medians, lambda scores, lows, highs: scores < levels)
+    lows, highs, _ = _grow(probabilities, medians, lambda lows, highs, scores: scores < levels)
+    return lows, highs
 
 
 def levels_needed(probabilities: Floats, medians: Integers, true_counts: Integers) -> Floats:
@@ -295,35 +277,32 @@ def levels_needed(probabilities: Floats, medians: Integers, true_counts: Integer
     The level is -1 where the true count is the median, which every interval holds, and infinite where it is larger than
     all counts of the distribution.
     """
-    needed = np.where(true_counts < probabilities.shape[1], -1.0, np.inf)
-
-    def misses_the_count(scores: Floats, lows: Integers, highs: Integers) -> Booleans:
-        misses: Booleans = np.isfinite(needed) & ((true_counts < lows) | (highs < true_counts))
-        needed[misses] = np.maximum(needed, scores)[misses]
-        return misses
-
-    _grow(probabilities, medians, misses_the_count)
-    return needed
+    last = probabilities.shape[1] - 1
+    held = true_counts.clip(max=last)
+    _, _, needed = _grow(probabilities, medians, lambda lows, highs, scores: (held < lows) | (highs < held))
+    return np.where(true_counts > last, np.inf, needed)
 
 
 def _grow(
-    probabilities: Floats, medians: Integers, grows: Callable[[Floats, Integers, Integers], Booleans]
-) -> tuple[Integers, Integers]:
-    """Grow intervals, which begin as the medians, by one count at a time; return their ends ``[P]``.
+    probabilities: Floats, medians: Integers, grows: Callable[[Integers, Integers, Floats], Booleans]
+) -> tuple[Integers, Integers, Floats]:
+    """Grow intervals from the medians by one count at a time; return their ends and their highest scores, all ``[P]``.
 
-    An interval that grows takes in the more probable of its two neighbours, of equal ones the larger. ``grows`` returns
-    which intervals do, from the probability that each holds less that of this neighbour ``[P]``, and the ends ``[P]``.
+    An interval that grows takes in the more probable of its two neighbours, of equal ones the larger. Its score is the
+    probability that it holds already, less that of the neighbour. ``grows`` returns which intervals grow further.
     """
     # A border of impossible counts on both sides, which no interval takes in.
     padded = np.pad(probabilities, ((0, 0), (1, 1)), constant_values=-np.inf)
     rows = np.arange(len(medians))
     lows, highs, mass = medians.copy(), medians.copy(), probabilities[rows, medians]
+    highest = np.full(len(medians), -1.0)
     while True:
         below, above = padded[rows, lows], padded[rows, highs + 2]
         neighbour = np.maximum(below, above)
-        chosen = grows(mass - neighbour, lows, highs)
+        chosen = grows(lows, highs, mass - neighbour)
         if not chosen.any():
-            return lows, highs
+            return lows, highs, highest
+        highest = np.where(chosen, np.maximum(highest, mass - neighbour), highest)
         downwards = chosen & (below > above)
         lows -= downwards
         highs += chosen & ~downwards

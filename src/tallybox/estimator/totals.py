@@ -8,12 +8,13 @@ Legend: P pairs of an image and a category, M members, C categories.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
+from tallybox.detections.labels import Pairs
 from tallybox.estimator.calibration import COVERAGE
 from tallybox.estimator.fitted import Fitted, TotalCalibration
-from tallybox.estimator.inputs import IndexedPairs
 from tallybox.estimator.prediction import Floats, ImagePredictions, Integers, TotalPrediction
 
 NORMAL_QUANTILE = 1.6449  # of 0.95: an interval leaves out 5 % on each side
@@ -45,16 +46,13 @@ class Totals:
         chosen, totals = sorted(self._listed_ids), self._fitted.totals
         nothing = np.zeros(3 + self._fitted.ensemble.members)
         sums = np.array([self._sums.get(category_id, nothing) for category_id in chosen]).reshape(-1, len(nothing))
-        mean, variance = joint_moments(
-            sums, self._images, self._fitted.prevalence.undetected, totals.factors_of(chosen)
-        )
+        undetected, names = self._fitted.prevalence.undetected, self._fitted.categories
+        mean, variance = joint_moments(sums, self._images, undetected, totals.factors_of(chosen))
         lows, highs = total_intervals(mean, variance, totals.scale_for(self._images))
         calibrated = set(self._fitted.category_ids if totals.calibrated else ())
         rows = zip(chosen, mean.tolist(), lows.tolist(), highs.tolist(), strict=True)
         return {
-            self._fitted.categories.get(key, str(key)): TotalPrediction(
-                expected, low, high, self._images, key in calibrated
-            )
+            names.get(key, str(key)): TotalPrediction(expected, low, high, self._images, key in calibrated)
             for key, expected, low, high in rows
         }
 
@@ -83,7 +81,7 @@ def total_intervals(mean: Floats, variance: Floats, scale: float) -> tuple[Integ
 
 
 def learn_totals(
-    moments: Floats, pairs: IndexedPairs, true_counts: Integers, images: int, undetected: float
+    moments: Floats, pairs: Pairs, true_counts: Integers, images: int, undetected: float
 ) -> TotalCalibration:
     """Fit a bias factor per category and an interval scale with 90 % coverage, on held-out photos.
 
@@ -115,5 +113,5 @@ def learn_totals(
     for scale in SCALES.tolist():
         lows, highs = total_intervals(mean[large], variance[large], scale)
         if ((lows <= truth[large]) & (truth[large] <= highs)).mean() >= COVERAGE:
-            return learned._replace(scale=scale)
-    return learned._replace(scale=scale, calibrated=False)
+            return replace(learned, scale=scale)
+    return replace(learned, scale=scale, calibrated=False)

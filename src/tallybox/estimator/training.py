@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
-from tallybox.estimator.config import EstimatorConfig
+from tallybox.detections.labels import Pairs
 from tallybox.estimator.inference import infer
-from tallybox.estimator.inputs import IndexedPairs, ModelInputs
+from tallybox.estimator.inputs import EstimatorConfig, ModelInputs
 from tallybox.estimator.model import CountEnsemble
 
 OnProgress = Callable[[int, int], None]  # done, total
@@ -41,38 +41,30 @@ class LabelledInputs:
 
     config: EstimatorConfig
     categories: int  # number of those with labels
-    pairs: IndexedPairs
+    pairs: Pairs
     inputs: ModelInputs
     true_counts: Tensor  # [P]
     parts: Tensor  # [P]: the part of the photos that each pair belongs to
 
-    def of_part(self, part: int) -> Tensor:
-        """Return the rows of the pairs of a part."""
-        return (self.parts == part).nonzero().flatten()
-
-    def by_part(self, members: int) -> Tensor:
+    def by_part(self) -> Tensor:
         """Return the rows that each member leaves out, ``[M, R]``, padded."""
-        rows = [self.of_part(part) for part in range(members)]
+        rows = [(self.parts == part).nonzero().flatten() for part in range(self.config.members)]
         return pad_sequence(rows, batch_first=True, padding_value=PADDING)
 
 
 @torch.random.fork_rng(devices=[])  # leaves the caller's random numbers as they are
 def train(
-    labelled: LabelledInputs,
-    *,
-    members: int,
-    seed: int,
-    epochs: int,
-    on_progress: OnProgress = lambda done, total: None,
+    labelled: LabelledInputs, *, seed: int, epochs: int, on_progress: OnProgress = lambda done, total: None
 ) -> CountEnsemble:
     """Train members, of which member m learns from all parts but part m, together.
 
     Each has the parameters of its lowest loss on that part, or of the last epoch if the parts are too small for that.
     """
     torch.manual_seed(seed)
+    members = labelled.config.members
     ensemble = CountEnsemble(labelled.config, labelled.categories, members)
     learn = [(labelled.parts != part).nonzero().flatten() for part in range(members)]
-    held_out = labelled.by_part(members)
+    held_out = labelled.by_part()
     for member, rows in enumerate(learn):
         ensemble.standardise(member, labelled.inputs.at(rows))
     pairs = max(map(len, learn))

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from tallybox.detections.categories import ClassNames
 from tallybox.detections.detections import BoxFormat, Detections
-from tallybox.detections.labels import TrueCounts
-from tallybox.detections.matching import match_images
+from tallybox.detections.labels import TrueCounts, match_images
 from tallybox.detections.readers import read_counts, read_detections
 from tallybox.errors import InputError
 from tallybox.photos.cache import cached_detections

@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from tallybox.detections.adapters import on_host
 from tallybox.detections.categories import COCO_CATEGORIES, category_ids_of_classes, find_category
-from tallybox.detections.detections import Detections
+from tallybox.detections.detections import Detections, on_host
 from tallybox.errors import InputError, TallyboxError
 from tallybox.photos.detector import boxes_in_photo, map_same_size, wrap_errors
 from tallybox.photos.images import Photo

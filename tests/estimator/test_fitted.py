@@ -6,10 +6,9 @@ import torch
 from benchmarks.synthetic_photos import made_up_photos
 from safetensors.torch import save_file
 
-from tallybox import CountEstimator
+from tallybox import CountEstimator, Detections
 from tallybox.errors import InputError, TallyboxError
-from tallybox.estimator.fitted import TotalCalibration
-from tallybox.estimator.storage import save_fitted
+from tallybox.estimator.fitted import TotalCalibration, save_fitted
 from tallybox.files import read_tensors, write_tensors
 from tests.support.estimators import small_estimator
 
@@ -95,5 +94,6 @@ def test_an_estimator_of_named_categories_refuses_numbers_without_names(tmp_path
     CountEstimator(members=2).fit(named, counts).save(path)
     estimator = CountEstimator.load(path)
     assert estimator.predict(named[0], ["bolt"])
+    assert estimator.predict(Detections.empty()) == {}, "without boxes there is nothing to name"
     with pytest.raises(InputError, match="bolt, nut"):
         estimator.predict(replace(named[0], category_names=None))
