@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import groupby
 from io import BytesIO
 from math import hypot
 from pathlib import Path
@@ -32,7 +33,6 @@ FONTS = ("DejaVuSans.ttf", "Arial.ttf", "LiberationSans-Regular.ttf", "Helvetica
 SMOOTH = 4  # discs are drawn so many times larger, then reduced
 
 Corners = tuple[float, float, float, float]
-Place = tuple[float, float]
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 
@@ -90,24 +90,29 @@ def draw_outlines(
     picture = photo.image.copy()
     picture.thumbnail((MAX_SIDE, MAX_SIDE))
     scale = np.tile(np.array(picture.size) / np.array(photo.size_wh), 2)
-    layer = Image.new("RGBA", picture.size)
-    pen = ImageDraw.Draw(layer)
-    width = max(2, round(max(picture.size) / 200))
-    colours = category_colours(predictions, colours)
+    layer, width = Image.new("RGBA", picture.size), max(2, round(max(picture.size) / 200))
+    seam, colours = max(1, width // 3), category_colours(predictions, colours)
     scaled = [outline._replace(corners=_on_picture(outline.corners, scale)) for outline in outlines]
-    if all_boxes:
-        for outline in scaled:
-            if not outline.is_counted:
-                colour = colours.get(outline.name, LEFTOVER) if outline.number else LEFTOVER
-                pen.rectangle(outline.corners, outline=colour, width=max(1, width // 3))
+    for outline in scaled if all_boxes else ():
+        if not outline.is_counted:
+            colour = colours.get(outline.name, LEFTOVER) if outline.number else LEFTOVER
+            ImageDraw.Draw(picture).rectangle(outline.corners, outline=colour, width=seam)
     counted = sorted((outline for outline in scaled if outline.is_counted), key=lambda outline: outline.is_clear)
-    for outline in counted:  # clear ones on top
-        _draw_box(pen, outline, colours.get(outline.name, LEFTOVER), width)
+    for is_clear, group in groupby(counted, key=lambda outline: outline.is_clear):  # clear ones on top
+        pen = ImageDraw.Draw(layer)
+        for outline in group:
+            x1, y1, x2, y2 = outline.corners
+            pen.rectangle((x1 - seam, y1 - seam, x2 + seam, y2 + seam), outline=SHADE, width=width + 2 * seam)
+            pen.rectangle(outline.corners, outline=colours.get(outline.name, LEFTOVER), width=width)
+        if not is_clear:  # dashed
+            diagonal = np.arange(layer.width) + np.arange(layer.height)[:, None]
+            is_drawn = diagonal % (7 * width) < 4 * width
+            layer.putalpha(Image.fromarray(np.asarray(layer.getchannel("A")) * is_drawn))
     radius = max(10, round(max(picture.size) / 58))
-    for outline, place in number_places(counted[::-1], radius):
+    for outline, (x, y) in number_places(counted[::-1], radius):
         ground = colours.get(outline.name, LEFTOVER) if outline.is_clear else "#ffffff"
         disc = _disc(str(outline.number), ground, radius)
-        layer.alpha_composite(disc, (max(0, round(place[0]) - radius), max(0, round(place[1]) - radius)))
+        layer.alpha_composite(disc, (max(0, round(x) - radius), max(0, round(y) - radius)))
     picture = Image.alpha_composite(picture.convert("RGBA"), layer).convert("RGB")
     if not with_caption:
         return picture
@@ -136,9 +141,9 @@ def save_picture(picture: Image.Image, path: Path) -> None:
         file.write(encoded.getbuffer())
 
 
-def number_places(outlines: Sequence[Outline], radius: float) -> Iterator[tuple[Outline, Place]]:
+def number_places(outlines: Sequence[Outline], radius: float) -> Iterator[tuple[Outline, tuple[float, float]]]:
     """Yield where the number of each box fits: in a corner of it, and on no other number."""
-    taken: list[Place] = []
+    taken: list[tuple[float, float]] = []
     for outline in outlines:
         x1, y1, x2, y2 = outline.corners
         if min(x2 - x1, y2 - y1) < 2 * radius:
@@ -153,37 +158,6 @@ def number_places(outlines: Sequence[Outline], radius: float) -> Iterator[tuple[
 def _on_picture(corners: Corners, scale: NDArray[np.float64]) -> Corners:
     x1, y1, x2, y2 = (np.array(corners) * scale).tolist()
     return x1, y1, max(x2 - 1, x1), max(y2 - 1, y1)
-
-
-def _draw_box(pen: ImageDraw.ImageDraw, outline: Outline, colour: str, width: int) -> None:
-    """Draw a box, dashed if it is doubtful, with a dark seam."""
-    seam = max(1, width // 3)
-    strokes = list(_strokes(outline.corners, width, 0 if outline.is_clear else 4 * width))
-    for x1, y1, x2, y2 in strokes:
-        pen.rectangle((x1 - seam, y1 - seam, x2 + seam, y2 + seam), fill=SHADE)
-    for stroke in strokes:
-        pen.rectangle(stroke, fill=colour)
-
-
-def _strokes(corners: Corners, width: int, dash: int) -> Iterator[Corners]:
-    """Yield the sides of a box as thin rectangles; with ``dash``, in pieces of that length."""
-    x1, y1, x2, y2 = corners
-    for start, end in _pieces(x1, x2, dash):
-        yield start, y1, end, min(y1 + width - 1, y2)
-        yield start, max(y2 - width + 1, y1), end, y2
-    for start, end in _pieces(y1, y2, dash):
-        yield x1, start, min(x1 + width - 1, x2), end
-        yield max(x2 - width + 1, x1), start, x2, end
-
-
-def _pieces(start: float, end: float, dash: int) -> Iterator[tuple[float, float]]:
-    if not dash:
-        yield start, end
-        return
-    at = start
-    while at <= end:
-        yield at, min(at + dash, end)
-        at += 1.6 * dash
 
 
 def _disc(text: str, ground: str, radius: int) -> Image.Image:
@@ -215,35 +189,27 @@ def _with_caption(picture: Image.Image, parts: Sequence[tuple[str, str]], key: s
     font, small = _font(size), _font(round(0.85 * size))
     line, margin, swatch = round(1.5 * size), round(0.8 * size), round(0.7 * size)
     width = max(picture.width, MIN_WIDTH)
-    if not isinstance(getattr(font, "path", None), str):  # Pillow's own
-        parts = [(text.replace("–", "-"), colour) for text, colour in parts]
-    rows: list[list[tuple[str, str]]] = [[]]
-    left = float(margin)
+    x, y = float(margin), picture.height + margin
+    placed = []
     for text, colour in parts:
-        needed = 2 * swatch + font.getlength(text) + 1.5 * size
-        if rows[-1] and left + needed > width:
-            rows.append([])
-            left = margin
-        rows[-1].append((text, colour))
-        left += needed
-    framed = Image.new(
-        "RGB", (width, picture.height + margin + line * (len(rows) + bool(parts)) + margin // 2), "white"
-    )
+        if not isinstance(getattr(font, "path", None), str):  # Pillow's own
+            text = text.replace("–", "-")
+        length = 1.7 * swatch + font.getlength(text)
+        if x > margin and x + size + length > width:
+            x, y = margin, y + line
+        placed.append((x, y, text, colour))
+        x += length + 1.5 * size
+    bottom = y + line * (2 if parts else 1) + margin // 2
+    framed = Image.new("RGB", (width, bottom), "white")
     framed.paste(picture, (0, 0))
     pen = ImageDraw.Draw(framed)
-    y = picture.height + margin
-    if not parts:
+    for x, y, text, colour in placed:
+        if x > margin:
+            pen.text((x - size, y), "·", fill="#626a73", font=font)
+        pen.rectangle((x, y + 0.3 * size, x + swatch, y + 0.3 * size + swatch), fill=colour)
+        pen.text((x + 1.7 * swatch, y), text, fill="black", font=font)
+    if parts:
+        pen.text((margin, y + line), key, fill="#626a73", font=small)
+    else:
         pen.text((margin, y), "Nothing counted", fill="black", font=font)
-        return framed
-    for row in rows:
-        x = float(margin)
-        for number, (text, colour) in enumerate(row):
-            if number:
-                pen.text((x, y), "·", fill="#626a73", font=font)
-                x += size
-            pen.rectangle((x, y + 0.3 * size, x + swatch, y + 0.3 * size + swatch), fill=colour)
-            pen.text((x + 1.7 * swatch, y), text, fill="black", font=font)
-            x += 1.7 * swatch + font.getlength(text) + 0.5 * size
-        y += line
-    pen.text((margin, y), key, fill="#626a73", font=small)
     return framed

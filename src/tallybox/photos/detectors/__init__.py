@@ -4,8 +4,7 @@ An estimator must be fitted to the detector it is used with: see docs/learn/own-
 """
 
 from tallybox.photos.detectors.onnx_files import OnnxDetector
-from tallybox.photos.detectors.torchvision_models import TorchvisionDetector
+from tallybox.photos.detectors.torch_models import TorchvisionDetector, UltralyticsDetector
 from tallybox.photos.detectors.transformers_models import TransformersDetector
-from tallybox.photos.detectors.ultralytics_models import UltralyticsDetector
 
 __all__ = ["OnnxDetector", "TorchvisionDetector", "TransformersDetector", "UltralyticsDetector"]

@@ -8,12 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tallybox.detections.categories import COCO_CATEGORIES
+from tallybox.detections.categories import COCO_CATEGORIES, names_by_class
 from tallybox.devices import Device, device_or_default
 from tallybox.errors import InputError, TallyboxError
 from tallybox.files import import_optional
-from tallybox.photos.detector import boxes_in_photo, wrap_errors
-from tallybox.photos.detectors.adapter import MAX_DETECTIONS, MIN_SCORE, AdaptedDetector, Prediction
+from tallybox.photos.detector import (
+    MAX_DETECTIONS,
+    MIN_SCORE,
+    AdaptedDetector,
+    Prediction,
+    boxes_in_photo,
+    wrap_errors,
+)
 from tallybox.photos.images import BILINEAR, Photo, letterbox
 
 FREE_SIZE = 640  # of the longer side, if the input's size is free
@@ -56,9 +62,9 @@ class OnnxDetector(AdaptedDetector):
         with wrap_errors(f"{self.file} failed on an input {list(images.shape)}"):
             arrays = self.session.run(self._outputs, {self._input: images})
         boxes, scores, *labels = arrays
-        agree = boxes.ndim == 3 and boxes.shape[0] == len(images) and boxes.shape[2] == 4
-        agree = agree and scores.ndim == (2 if labels else 3) and scores.shape[:2] == boxes.shape[:2]
-        if not agree or (labels and labels[0].shape != scores.shape):
+        number = (len(images), *boxes.shape[1:2])
+        agree = boxes.shape == (*number, 4) and scores.shape[:2] == number and scores.ndim == (2 if labels else 3)
+        if not agree or (labels and labels[0].shape != number):
             shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in zip(self._outputs, arrays, strict=True))
             raise TallyboxError(f"{self.file} must have {EXPECTED}; it gave {shapes} for {len(images)} photos")
         return list(zip(*arrays, strict=True))
@@ -90,9 +96,7 @@ class OnnxDetector(AdaptedDetector):
                 )
             return dict(enumerate(COCO_CATEGORIES.values()))
         with wrap_errors(f"{self.file}: cannot read the names in its metadata, {text[:60]!r}", InputError):
-            names = ast.literal_eval(text)
-            names = names if isinstance(names, Mapping) else dict(enumerate(names))
-            return {int(label): str(name) for label, name in names.items()}
+            return names_by_class(ast.literal_eval(text))
 
 
 def _fitted(size_wh: tuple[int, int], input_wh: tuple[int, int] | None) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -101,22 +105,18 @@ def _fitted(size_wh: tuple[int, int], input_wh: tuple[int, int] | None) -> tuple
     >>> _fitted((1280, 960), (320, 320)), _fitted((1280, 960), None), _fitted((500, 1000), None)
     (((320, 240), (320, 320)), ((640, 480), (640, 480)), ((320, 640), (320, 640)))
     """
-    available_wh = (FREE_SIZE, FREE_SIZE) if input_wh is None else input_wh
+    available_wh = input_wh or (FREE_SIZE, FREE_SIZE)
     scale = min(available / side for available, side in zip(available_wh, size_wh, strict=True))
     width, height = (
         min(available, max(1, round(side * scale))) for available, side in zip(available_wh, size_wh, strict=True)
     )
-    padded = (-(-width // MULTIPLE) * MULTIPLE, -(-height // MULTIPLE) * MULTIPLE)
-    return (width, height), padded if input_wh is None else input_wh
+    return (width, height), input_wh or (-(-width // MULTIPLE) * MULTIPLE, -(-height // MULTIPLE) * MULTIPLE)
 
 
 def _best(boxes: NDArray[Any], scores: NDArray[Any], labels: NDArray[Any] | None = None) -> Prediction:
     """Return the best boxes of a photo, a box once for each class that scores enough."""
-    if labels is None:
-        rows, classes = np.nonzero(scores > MIN_SCORE)
-        values = scores[rows, classes]
-    else:
-        rows = np.flatnonzero(scores > MIN_SCORE)
-        classes, values = labels[rows], scores[rows]
-    order = np.argsort(-values, kind="stable")[:MAX_DETECTIONS]
-    return {"boxes": boxes[rows[order]], "scores": values[order], "labels": classes[order]}
+    table = scores if labels is None else scores[:, None]
+    rows, classes = np.nonzero(table > MIN_SCORE)
+    order = np.argsort(-table[rows, classes], kind="stable")[:MAX_DETECTIONS]
+    rows, classes = rows[order], classes[order]
+    return {"boxes": boxes[rows], "scores": table[rows, classes], "labels": classes if labels is None else labels[rows]}

@@ -12,13 +12,11 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import torch
-from torch import Tensor
 
 from tallybox.devices import Device, device_or_default
 from tallybox.errors import InputError
 from tallybox.files import import_optional
-from tallybox.photos.detector import wrap_errors
-from tallybox.photos.detectors.adapter import MAX_IOU, MIN_SCORE, AdaptedDetector, Prediction
+from tallybox.photos.detector import MAX_IOU, MIN_SCORE, AdaptedDetector, Prediction, wrap_errors
 from tallybox.photos.images import Photo
 
 SCORES_TOKENS = ("grounding-dino", "mm-grounding-dino")  # model types
@@ -72,41 +70,35 @@ class TransformersDetector(AdaptedDetector):
 
     @torch.inference_mode()
     def _predict(self, photos: Sequence[Photo]) -> Sequence[Prediction]:
-        if self.texts and self.model.config.model_type in SCORES_TOKENS:
-            return self._predict_by_tokens(photos)
+        scores_tokens = bool(self.texts) and self.model.config.model_type in SCORES_TOKENS
         options: dict[str, Any] = {"threshold": MIN_SCORE, "target_sizes": [photo.image.size[::-1] for photo in photos]}
-        if not self.texts:
-            _, outputs = self._run(photos)
-        else:  # OWL-ViT, OWLv2 and OmDet-Turbo score whole phrases
-            options["text_labels"] = [list(self.texts) for _ in photos]
-            _, outputs = self._run(photos, text=options["text_labels"])
+        given: dict[str, Any] = {}
+        if scores_tokens:
+            given["text"] = [" ".join(f"{text.lower()}{SEPARATOR}" for text in self.texts)] * len(photos)
+        elif self.texts:  # OWL-ViT, OWLv2 and OmDet-Turbo score whole phrases
+            given["text"] = options["text_labels"] = [list(self.texts) for _ in photos]
             if "nms_threshold" in inspect.signature(self._post_process).parameters:
                 options["nms_threshold"] = MAX_IOU
+        images = [photo.image for photo in photos]
+        inputs = self.processor(images=images, return_tensors="pt", **given).to(self.device)
+        outputs = self.model(**inputs)
+        if scores_tokens:
+            return self._best_phrases(outputs, inputs["input_ids"][0].tolist(), images[0].size)
         return self._post_process(outputs, **options)  # type: ignore[no-any-return]  # as documented
 
-    def _predict_by_tokens(self, photos: Sequence[Photo]) -> list[Prediction]:
-        """Predict with a model that scores tokens: Grounding DINO."""
-        inputs, outputs = self._run(photos, text=[self._joined_text()] * len(photos))
+    def _best_phrases(self, outputs: Any, input_ids: Sequence[int], size_wh: tuple[int, int]) -> list[Prediction]:
+        """Return each box with its best phrase, from the outputs of a model that scores tokens."""
         by_token = outputs.logits.sigmoid()  # [B, queries, tokens]
-        tokens = self._phrase_tokens(inputs["input_ids"][0].tolist())
+        tokens = self._phrase_tokens(input_ids)
         by_phrase = torch.stack([by_token[..., indices].mean(-1) for indices in tokens], -1)  # [B, queries, phrases]
         scores, labels = by_phrase.max(-1)
         # From fractions of the photo to pixels.
-        boxes = box_cxcywh_to_xyxy(outputs.pred_boxes) * torch.tensor(photos[0].image.size * 2, device=self.device)
+        centres, sizes = (outputs.pred_boxes * torch.tensor(size_wh * 2, device=self.device)).split(2, -1)
+        boxes = torch.cat((centres - sizes / 2, centres + sizes / 2), -1)
         return [
             {"boxes": boxes[image, kept], "scores": scores[image, kept], "labels": labels[image, kept]}
             for image, kept in enumerate(scores > MIN_SCORE)
         ]
-
-    def _run(self, photos: Sequence[Photo], **text: Any) -> tuple[Any, Any]:
-        """Return the inputs and the outputs of the model."""
-        images = [photo.image for photo in photos]
-        inputs = self.processor(images=images, return_tensors="pt", **text).to(self.device)
-        return inputs, self.model(**inputs)
-
-    def _joined_text(self) -> str:
-        """Return the phrases as Grounding DINO wants them: in lower case, each with a full stop."""
-        return " ".join(f"{text.lower()}{SEPARATOR}" for text in self.texts)
 
     def _phrase_tokens(self, input_ids: Sequence[int]) -> list[list[int]]:
         """Return the indices of each phrase's tokens in the joined text."""
@@ -131,9 +123,3 @@ def check_texts(texts: Sequence[str]) -> tuple[str, ...]:
         if phrases.count(phrase) > 1:
             raise InputError(f"The phrase {phrase!r} is given twice")
     return phrases
-
-
-def box_cxcywh_to_xyxy(boxes: Tensor) -> Tensor:
-    """Turn centres and sizes into corners, ``[..., 4]`` to ``[..., 4]``."""
-    centres, sizes = boxes.split(2, -1)
-    return torch.cat((centres - sizes / 2, centres + sizes / 2), -1)

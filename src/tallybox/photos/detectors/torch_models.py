@@ -1,4 +1,4 @@
-"""Detection models of torchvision, by name or as objects."""
+"""Detection models of torchvision and ultralytics, by name or as objects."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -10,8 +10,7 @@ from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.devices import Device, device_or_default
 from tallybox.errors import InputError, did_you_mean
 from tallybox.files import import_optional
-from tallybox.photos.detector import wrap_errors
-from tallybox.photos.detectors.adapter import MAX_IOU, MIN_SCORE, AdaptedDetector, Prediction
+from tallybox.photos.detector import MAX_DETECTIONS, MAX_IOU, MIN_SCORE, AdaptedDetector, Prediction, wrap_errors
 from tallybox.photos.images import Photo
 
 
@@ -38,7 +37,8 @@ class TorchvisionDetector(AdaptedDetector):
         weights = models.get_model_weights(name).DEFAULT
         with wrap_errors(f"Cannot load the weights of torchvision:{name}"):
             model = models.get_model(name, weights=weights)
-        suppress_little(model)
+        owner: Any = getattr(model, "roi_heads", model)  # R-CNNs keep their thresholds in their heads
+        owner.nms_thresh, owner.score_thresh = MAX_IOU, MIN_SCORE
         # Label 0 is the background of every detection model of torchvision, whatever it is called.
         names = {label: text for label, text in enumerate(weights.meta["categories"]) if label > 0}
         return cls(model, names=names, device=device)
@@ -49,8 +49,23 @@ class TorchvisionDetector(AdaptedDetector):
         return self.model([pixels.to(self.device).float().div_(255) for pixels in images])  # type: ignore[no-any-return]  # as documented
 
 
-def suppress_little(model: torch.nn.Module) -> None:
-    """Lower a model's score threshold and raise its IoU threshold, which R-CNNs keep in their heads."""
-    for owner in (model, getattr(model, "roi_heads", None)):
-        if hasattr(owner, "nms_thresh") and hasattr(owner, "score_thresh"):
-            owner.nms_thresh, owner.score_thresh = MAX_IOU, MIN_SCORE  # type: ignore[union-attr]  # not None: it has them
+class UltralyticsDetector(AdaptedDetector):
+    """A model of ultralytics, such as ``YOLO("yolo11n.pt")``; duplicates that overlap by 0.9 or less are kept."""
+
+    def __init__(self, model: Any, *, device: Device = None) -> None:
+        self.model = model
+        self.device = device_or_default(device)
+        self._take_names(dict(model.names))
+
+    @classmethod
+    def load(cls, file: str, *, device: Device = None) -> Self:
+        """Load a file of weights; a name that ultralytics publishes is downloaded by it."""
+        ultralytics = import_optional("ultralytics", needed_for="this detector", install="ultralytics")
+        with wrap_errors(f"Cannot load ultralytics:{file}"):
+            return cls(ultralytics.YOLO(file), device=device)
+
+    def _predict(self, photos: Sequence[Photo]) -> list[Prediction]:
+        options = {"conf": MIN_SCORE, "iou": MAX_IOU, "max_det": MAX_DETECTIONS, "device": self.device}
+        results = self.model.predict([photo.image for photo in photos], **options, verbose=False)
+        found = [result.boxes for result in results]
+        return [{"boxes": boxes.xyxy, "scores": boxes.conf, "labels": boxes.cls} for boxes in found]
