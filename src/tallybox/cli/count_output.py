@@ -40,7 +40,7 @@ NamedTotals = Callable[[], dict[str, TotalPrediction]]  # called after the last 
 def image_dict(image: PhotoResult) -> dict[str, Any]:
     """Return plain values for JSON."""
     counts = {name: prediction.to_dict() for name, prediction in image.counts.items()}
-    tiling = {} if image.tiling is None else {"tiles": image.tiling.to_dict()}
+    tiling = {} if image.tiling is None else {"tiles": image.tiling._asdict()}
     seconds = {} if image.seconds is None else {"seconds": image.seconds}
     return {"image": image.name, **seconds, "counts": counts, **tiling}
 

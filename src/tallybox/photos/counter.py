@@ -173,7 +173,7 @@ class PhotoCounter:
         side *= -(-photo.size_wh[0] // photo.image.width)  # a photo of more than 64 megapixels is reduced
         detections, side, windows = detect_in_windows(photo, side, self.detector, coarser=self.tiles == "auto")
         (matched,) = self.estimator.matched([detections])
-        tiling = Tiling(side, windows, perf_counter() - start) if side else None
+        tiling = Tiling(side, windows, round(perf_counter() - start, 2)) if side else None
         kept = photo if keep_photo else None
         return self.count_detected(PhotoResult(counted.source, matched, photo=kept, tiling=tiling), categories)
 

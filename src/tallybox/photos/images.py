@@ -105,11 +105,11 @@ def read_photo(source: PhotoSource, *, reduced_to: int | None = None, max_pixels
         with _opened(source) as image:
             size_wh = image.size
             pixels = image.width * image.height
+            size = f"{label} has {image.width}×{image.height} pixels"
             if not pixels:
-                raise InputError(f"{label} has no pixels")
+                raise InputError(size)
             if pixels > max_pixels:
-                size = f"{image.width}×{image.height}"
-                raise PhotoTooLargeError(f"{label} has {size} pixels; the limit is {max_pixels // 1_000_000} million")
+                raise PhotoTooLargeError(f"{size}; the limit is {max_pixels // 1_000_000} million")
             factor = max(max(size_wh) // (reduced_to or max(size_wh)), ceil((pixels / KEPT_PIXELS) ** 0.5), 1)
             if factor > 1 and not isinstance(source, _pillow().Image):
                 image.draft(None, (size_wh[0] // factor, size_wh[1] // factor))  # JPEG can be decoded smaller
@@ -123,8 +123,6 @@ def read_photo(source: PhotoSource, *, reduced_to: int | None = None, max_pixels
         raise
     except FileNotFoundError:
         raise InputError(f"No such photo: {label}") from None
-    except MemoryError:
-        raise InputError(f"{label} does not fit into memory") from None
     except Exception as error:  # readers of damaged files raise anything
         raise InputError(f"Cannot read {label}: {_reason(error)}") from None
     if 2 <= orientation <= 8:
@@ -180,12 +178,11 @@ def _opened(source: PhotoSource) -> Iterator[Image]:
 
 def _as_pixels(pixels: NDArray[Any] | Tensor) -> NDArray[np.uint8]:
     """Return an array ``[H, W, 3]`` of an array or a tensor ``[3, H, W]``."""
-    is_tensor = isinstance(pixels, Tensor)
-    array = pixels.detach().cpu().numpy() if isinstance(pixels, Tensor) else pixels
-    if array.dtype != np.uint8 or array.ndim != 3 or array.shape[0 if is_tensor else 2] != 3 or not array.size:
-        layout = "torch tensor must be [3, H, W]" if is_tensor else "numpy array must be [H, W, 3]"
-        raise InputError(f"A photo as a {layout}, uint8; got {list(array.shape)}, {array.dtype}")
-    return np.ascontiguousarray(array.transpose(1, 2, 0) if is_tensor else array)
+    array = pixels.detach().cpu().movedim(0, -1).numpy() if isinstance(pixels, Tensor) else pixels
+    if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 3:
+        layout = "torch tensor must be [3, H, W]" if isinstance(pixels, Tensor) else "numpy array must be [H, W, 3]"
+        raise InputError(f"A photo as a {layout}, uint8; got {list(pixels.shape)}, {pixels.dtype}")
+    return np.ascontiguousarray(array)
 
 
 def letterbox(
@@ -213,7 +210,8 @@ def _decoding(pixels: int) -> Iterator[None]:
 def _reduced(image: Image, factor: int) -> Image:
     """Return a loaded image as RGB with its sides divided; a large one is converted in bands, without a second copy."""
     can_reduce = image.mode in ("L", "RGB", "RGBA", "CMYK")
-    highest: Any = image.getextrema()[1] if _is_deep(image) else None
+    is_deep = image.mode.startswith(("I", "F"))  # more than 8 bits a colour
+    highest: Any = image.getextrema()[1] if is_deep else None
     if image.width * image.height <= LARGE_PIXELS or (image.mode == "RGB" and factor == 1):
         return as_rgb(image.reduce(factor) if factor > 1 and can_reduce else image, highest)
     rows = factor * max(1, BAND_PIXELS // (image.width * factor))
@@ -232,14 +230,10 @@ def as_rgb(image: Image, highest: float | None) -> Image:
     ``highest`` is the highest value of the whole image, if it has more than 8 bits a colour.
     """
     pillow = _pillow()
-    if highest is not None:
-        # 16 bits are scaled to 8; floating point is taken as from 0 to 1, or to 255 if it goes beyond 1.
+    if highest is not None:  # scaled to 8 bits from 1, 255 or 65535
+        scale = next((largest for largest in (1, 255) if highest <= largest), 65535)
         values: NDArray[np.floating] = np.nan_to_num(np.asarray(image, np.float32), nan=0, posinf=0, neginf=0)
-        if image.mode == "F":
-            values = values * (255 if highest <= 1 else 1)
-        elif image.mode.startswith("I;16") or highest > 255:
-            values = values / 257
-        image = pillow.fromarray(values.clip(0, 255).round().astype(np.uint8))
+        image = pillow.fromarray((values * (255 / scale)).clip(0, 255).round().astype(np.uint8))
     elif image.has_transparency_data:
         front = image.convert("RGBA")
         white = pillow.new("RGBA", front.size, (255, 255, 255, 255))
@@ -248,16 +242,9 @@ def as_rgb(image: Image, highest: float | None) -> Image:
     return image if image.mode == "RGB" else image.convert("RGB")
 
 
-def _is_deep(image: Image) -> bool:
-    """Return whether an image has more than 8 bits a colour."""
-    return image.mode == "F" or image.mode.startswith("I")
-
-
 def _open(file: Path | BytesIO) -> Image:
     """Open an image, reading only its header; our own limit replaces Pillow's, which refuses 179 megapixels."""
     pillow = _pillow()
-    pillow.init()
-    _register_heif()
     with _opening, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         limit, pillow.MAX_IMAGE_PIXELS = pillow.MAX_IMAGE_PIXELS, None
@@ -268,21 +255,18 @@ def _open(file: Path | BytesIO) -> Image:
     return image
 
 
-@cache
-def _register_heif() -> None:
-    """Let Pillow read HEIC, the format of phones, if the package for it is installed."""
-    with suppress(ImportError):
-        import_module("pillow_heif").register_heif_opener()
-
-
 def _reason(error: Exception) -> str:
-    if isinstance(error, IsADirectoryError):
-        return "it is a folder"
-    if type(error).__name__ != "UnidentifiedImageError":
-        return error_summary(error)
+    if not isinstance(error, _pillow().UnidentifiedImageError):
+        return getattr(error, "strerror", None) or error_summary(error)
     heic = "" if "HEIF" in _pillow().OPEN else "; HEIC needs pip install 'tallybox[heic]'"
     return f"unsupported image format (JPEG, PNG, WebP, TIFF, GIF, BMP, AVIF and others are read{heic})"
 
 
+@cache
 def _pillow() -> Any:
-    return import_optional("PIL.Image", needed_for="reading photos", install="'tallybox[photos]'", package="pillow")
+    """Return Pillow with its readers, and that of HEIC, the format of phones, if the package for it is installed."""
+    pillow = import_optional("PIL.Image", needed_for="reading photos", install="'tallybox[photos]'", package="pillow")
+    pillow.init()
+    with suppress(ImportError):
+        import_module("pillow_heif").register_heif_opener()
+    return pillow

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from itertools import groupby
 from io import BytesIO
+from itertools import groupby
 from math import hypot
 from pathlib import Path
 from typing import NamedTuple

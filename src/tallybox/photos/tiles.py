@@ -61,14 +61,6 @@ class Tiling(NamedTuple):
     windows: int
     seconds: float
 
-    def to_dict(self) -> dict[str, float]:
-        """Return plain values for JSON.
-
-        >>> Tiling(640, 30, 1.234).to_dict()
-        {'side': 640, 'windows': 30, 'seconds': 1.23}
-        """
-        return {"side": self.side, "windows": self.windows, "seconds": round(self.seconds, 2)}
-
 
 class Axis(NamedTuple):
     """Where the windows of one scale lie along the width or the height of a photo: every second one is a tile."""
@@ -141,27 +133,25 @@ def plan_windows(size_wh: tuple[int, int], side: int = WINDOW) -> list[Window]:
     >>> [len(plan_windows(size_wh)) for size_wh in ((1280, 960), (1920, 1920), (8000, 6000))]
     [10, 35, 637]
     """
-    windows, smallest, longer = [], 0.0, max(size_wh)
-    for scale in _scales(longer, side):
-        is_whole = scale == WINDOW / longer
-        largest = np.inf if is_whole else MAX_OBJECT / scale
-        across, down = (_axis(length, length if is_whole else round(WINDOW / scale)) for length in size_wh)
+    windows = []
+    for scale, sides in _scales(max(size_wh), side):
+        across, down = (_axis(length, round(WINDOW / scale)) for length in size_wh)
         windows += [
-            Window(scale, (x, y, x + across.side, y + down.side), (across, down), (column, row), (smallest, largest))
+            Window(scale, (x, y, x + across.side, y + down.side), (across, down), (column, row), sides)
             for row, y in enumerate(down.starts.tolist())
             for column, x in enumerate(across.starts.tolist())
         ]
-        smallest = largest
     return windows
 
 
-def _scales(longer: int, side: int) -> list[float]:
-    """Return the scales of a photo with this longer side, the last of which has one window."""
-    scales, scale = [], WINDOW / side
+def _scales(longer: int, side: int) -> list[tuple[float, tuple[float, float]]]:
+    """Return the scales of a photo with this longer side, and `Window.sides` of each; the last has one window."""
+    scales, scale, smallest = [], WINDOW / side, 0.0
     while scale * longer > MIN_REDUCTION * WINDOW:
-        scales.append(scale)
-        scale /= 2
-    return [*scales, WINDOW / longer]
+        largest = MAX_OBJECT / scale
+        scales.append((scale, (smallest, largest)))
+        scale, smallest = scale / 2, largest
+    return [*scales, (WINDOW / longer, (smallest, np.inf))]
 
 
 def _axis(length: int, side: int) -> Axis:
@@ -210,30 +200,23 @@ def join_useful_windows(photo: Photo, windows: Sequence[Window], found: Sequence
     A finer scale helps if it shows `MIN_GAIN` times the clear objects. If none does, the side is 0: ordinary photos are
     best counted as a whole, however many pixels they have.
     """
-    coarsest, *finer = sorted({window.scale for window in windows})
-    useful, side = join_windows(photo, *_down_to(coarsest, windows, found)), 0
-    most = max(_clear_objects(useful), CLEAR_SCORE)
-    for scale in finer:
+    useful, side, most = None, 0, 0.0
+    for scale in sorted({window.scale for window in windows}):
+        pairs = [
+            # Where a scale is the finest, it takes the smaller objects as well.
+            (window._replace(sides=(0.0, window.sides[1])) if window.scale == scale else window, image)
+            for window, image in zip(windows, found, strict=True)
+            if window.scale <= scale
+        ]
+        joined = join_windows(photo, *zip(*pairs, strict=True))
+        clear = float(_without_duplicates(joined, CLEAR_SCORE).sum())
         most *= MIN_GAIN
-        joined = join_windows(photo, *_down_to(scale, windows, found))
-        if (clear := _clear_objects(joined)) > most:
+        if useful is None:
+            useful, most = joined, max(clear, CLEAR_SCORE)
+        elif clear > most:
             useful, side, most = joined, round(WINDOW / scale), clear
+    assert useful is not None
     return useful, side
-
-
-def _down_to(
-    finest: float, windows: Sequence[Window], found: Sequence[Detections]
-) -> tuple[list[Window], list[Detections]]:
-    """Return the windows of the scales up to one, which takes the smaller objects as well, and their detections."""
-    chosen = [index for index, window in enumerate(windows) if window.scale <= finest]
-    kept = [windows[index] for index in chosen]
-    widened = [w._replace(sides=(0.0, w.sides[1])) if w.scale == finest else w for w in kept]
-    return widened, [found[index] for index in chosen]
-
-
-def _clear_objects(detections: Detections) -> float:
-    """Return the sum of the scores of clear boxes without their duplicates."""
-    return float(_without_duplicates(detections, CLEAR_SCORE).sum())
 
 
 def _without_duplicates(detections: Detections, min_score: float) -> NDArray[np.float32]:
@@ -289,13 +272,10 @@ def blocks_of(detections: Detections, side: int) -> list[Block]:
     assert detections.image_size is not None
     width, height = detections.image_size
     sides = (detections.boxes[:, 2:] - detections.boxes[:, :2]).max(1, initial=0)
-    blocks, smallest = [], 0.0
-    for scale in _scales(max(width, height), side):
-        largest = np.inf if scale == WINDOW / max(width, height) else MAX_OBJECT / scale
-        chosen = (smallest <= sides) & (sides < largest)
-        whole = Block(_of_rows(detections, chosen, (0, 0)), (0, 0), (width, height))
+    blocks = []
+    for scale, (smallest, largest) in _scales(max(width, height), side):
+        whole = Block(_of_rows(detections, (smallest <= sides) & (sides < largest), (0, 0)), (0, 0), (width, height))
         blocks += _split(whole, max(1, round(width * scale / WINDOW)), max(1, round(height * scale / WINDOW)))
-        smallest = largest
     return blocks
 
 
