@@ -195,13 +195,14 @@ class PhotoCounter:
         assert counted.detections is not None
         photo = _decoded(counted, reduced_to=MAX_SIDE)
         if counted.tiling is None:
-            explanations = self._by_name(self.estimator.explain(counted.detections, predictions=counted.predictions))
-            return draw_outlines(photo, outlines_of(counted.detections, explanations), counted.counts, **options)
+            parts = [(counted.detections, self.estimator.explain(counted.detections, predictions=counted.predictions))]
+        else:
+            listed, blocks = list(counted.predictions or ()), blocks_of(counted.detections, counted.tiling.side)
+            blocks = count_blocks(self.estimator, blocks, listed)[1]
+            parts = [(block.in_photo(), self.estimator.explain(block.detections, listed)) for block in blocks]
         outlines: list[Outline] = []
-        listed = list(counted.predictions or ())
-        for block in count_blocks(self.estimator, blocks_of(counted.detections, counted.tiling.side), listed)[1]:
-            explanations = self._by_name(self.estimator.explain(block.detections, listed))
-            outlines += outlines_of(block.in_photo(), explanations, outlines)
+        for detections, explanations in parts:
+            outlines += outlines_of(detections, self._by_name(explanations), outlines)
         return draw_outlines(photo, outlines, counted.counts, **options)
 
     def _by_name(self, explanations: Mapping[int, CountExplanation]) -> dict[str, CountExplanation]:
