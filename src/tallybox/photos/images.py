@@ -40,14 +40,10 @@ UPRIGHT = ("FLIP_LEFT_RIGHT", "ROTATE_180", "FLIP_TOP_BOTTOM", "TRANSPOSE", "ROT
 BILINEAR, BICUBIC = 2, 3  # Pillow's numbers for filters; Pillow is imported only to read photos
 GREY = 114  # the padding of a photo in a detector's input
 
-# Six files of 300 kB that claim 99 million pixels took 2.3 GB when several threads decoded them at once.
-LARGE_PIXELS = 16_000_000
+LARGE_PIXELS = 16_000_000  # six files of 300 kB that claim 99 million took 2.3 GB when several threads decoded them
 BAND_PIXELS = 1 << 20
 _one_large_photo = threading.Lock()
-
-# Python's filters of warnings belong to the whole process; only one thread may change them at a time.
-_opening = threading.Lock()
-
+_opening = threading.Lock()  # the filters of warnings belong to the whole process
 
 PhotoSource: TypeAlias = "str | Path | bytes | BinaryIO | Image | NDArray[np.uint8] | Tensor | VideoFrame"
 
@@ -100,7 +96,6 @@ def read_photo(source: PhotoSource, *, reduced_to: int | None = None, max_pixels
     """
     label = _label(source)
     name = label if isinstance(source, str | Path | VideoFrame) else None
-    source = source.image if isinstance(source, VideoFrame) else source
     try:
         with _opened(source) as image:
             size_wh = image.size
@@ -142,7 +137,7 @@ def buffered(source: PhotoSource) -> PhotoSource:
 
 def read_size(source: PhotoSource) -> tuple[int, int]:
     """Return the width and height of a photo from its header, before any rotation."""
-    with _opened(source.image if isinstance(source, VideoFrame) else source) as image:
+    with _opened(source) as image:
         return image.size
 
 
@@ -155,11 +150,12 @@ def _label(source: object) -> str:
 @contextmanager
 def _opened(source: PhotoSource) -> Iterator[Image]:
     """Open a photo; of files, only the header is read."""
-    pillow = _pillow()
-    if isinstance(source, pillow.Image):
+    if isinstance(source, VideoFrame):
+        yield source.image
+    elif isinstance(source, _pillow().Image):
         yield source  # the caller closes it
     elif isinstance(source, np.ndarray | torch.Tensor):
-        yield pillow.fromarray(_as_pixels(source))
+        yield _pillow().fromarray(_as_pixels(source))
     elif isinstance(source, str | Path):
         if is_special(Path(source)):
             raise InputError(f"{source} is a pipe or a device, not a photo")

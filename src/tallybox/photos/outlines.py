@@ -3,14 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from io import BytesIO
 from itertools import groupby
 from math import hypot
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 from tallybox.detections.categories import named
@@ -32,14 +30,11 @@ MADE_BY = b"drawn by tallybox"  # the JPEG comment of these pictures
 FONTS = ("DejaVuSans.ttf", "Arial.ttf", "LiberationSans-Regular.ttf", "Helvetica.ttc")  # the first that is installed
 SMOOTH = 4  # discs are drawn so many times larger, then reduced
 
-Corners = tuple[float, float, float, float]
-Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
-
 
 class Outline(NamedTuple):
     """One box to draw; ``number`` counts the objects of its category from 1, 0 for a leftover."""
 
-    corners: Corners
+    corners: tuple[float, float, float, float]
     name: str
     number: int
     is_counted: bool
@@ -92,12 +87,16 @@ def draw_outlines(
     scale = np.tile(np.array(picture.size) / np.array(photo.size_wh), 2)
     layer, width = Image.new("RGBA", picture.size), max(2, round(max(picture.size) / 200))
     seam, colours = max(1, width // 3), category_colours(predictions, colours)
-    scaled = [outline._replace(corners=_on_picture(outline.corners, scale)) for outline in outlines]
-    for outline in scaled if all_boxes else ():
-        if not outline.is_counted:
+    counted = []
+    for outline in outlines:
+        x1, y1, x2, y2 = (np.array(outline.corners) * scale).tolist()
+        outline = outline._replace(corners=(x1, y1, max(x2 - 1, x1), max(y2 - 1, y1)))
+        if outline.is_counted:
+            counted.append(outline)
+        elif all_boxes:
             colour = colours.get(outline.name, LEFTOVER) if outline.number else LEFTOVER
             ImageDraw.Draw(picture).rectangle(outline.corners, outline=colour, width=seam)
-    counted = sorted((outline for outline in scaled if outline.is_counted), key=lambda outline: outline.is_clear)
+    counted.sort(key=lambda outline: outline.is_clear)
     for is_clear, group in groupby(counted, key=lambda outline: outline.is_clear):  # clear ones on top
         pen = ImageDraw.Draw(layer)
         for outline in group:
@@ -117,14 +116,10 @@ def draw_outlines(
     if not with_caption:
         return picture
     clear = sum(outline.is_clear for outline in counted)
-    parts = [(text, colours[name]) for name, text in zip(colours, caption(predictions), strict=False)]
+    texts = (f"{named(str(p), name)} ({interval_text(p)})" for name, p in most_first(predictions) if p.count > 0)
+    parts = list(zip(texts, colours.values(), strict=True))
     key = f"{clear} clear" + (f", {len(counted) - clear} doubtful (dashed)" if clear < len(counted) else "")
     return _with_caption(picture, parts, key)
-
-
-def caption(predictions: Mapping[str, CountPrediction]) -> list[str]:
-    """Return the counts in words with their intervals, the most objects first: ``6 cars (3–9)``, ``4 people (0–8)``."""
-    return [f"{named(str(p), name)} ({interval_text(p)})" for name, p in most_first(predictions) if p.count > 0]
 
 
 def save_picture(picture: Image.Image, path: Path) -> None:
@@ -135,10 +130,8 @@ def save_picture(picture: Image.Image, path: Path) -> None:
             own = picture_before.info.get("comment")
         if own != MADE_BY or path.is_symlink():
             raise InputError(f"{path} exists and was not drawn by tallybox; choose another folder")
-    encoded = BytesIO()
-    picture.save(encoded, format="JPEG", quality=QUALITY, comment=MADE_BY)
     with atomic_writing(path) as file:
-        file.write(encoded.getbuffer())
+        picture.save(file, format="JPEG", quality=QUALITY, comment=MADE_BY)
 
 
 def number_places(outlines: Sequence[Outline], radius: float) -> Iterator[tuple[Outline, tuple[float, float]]]:
@@ -153,11 +146,6 @@ def number_places(outlines: Sequence[Outline], radius: float) -> Iterator[tuple[
                 taken.append((x, y))
                 yield outline, (x, y)
                 break
-
-
-def _on_picture(corners: Corners, scale: NDArray[np.float64]) -> Corners:
-    x1, y1, x2, y2 = (np.array(corners) * scale).tolist()
-    return x1, y1, max(x2 - 1, x1), max(y2 - 1, y1)
 
 
 def _disc(text: str, ground: str, radius: int) -> Image.Image:
@@ -175,7 +163,7 @@ def _disc(text: str, ground: str, radius: int) -> Image.Image:
 
 
 @cache
-def _font(size: int) -> Font:
+def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
     """Return a font of the machine, or Pillow's own, which has the letters of English only."""
     for name in FONTS:
         with suppress(OSError):
