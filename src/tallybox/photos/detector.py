@@ -1,28 +1,21 @@
-"""What a detector is: photos in, `Detections` out; and an adapter around the model of another library."""
+"""What a detector is: photos in, `Detections` out."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.concurrency import in_batches
-from tallybox.detections.adapters import on_host
-from tallybox.detections.categories import COCO_CATEGORIES, category_ids_of_classes, find_category
+from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.detections.detections import Detections
 from tallybox.errors import InputError, TallyboxError
 from tallybox.files import error_summary
 from tallybox.photos.images import Photo
 
-MIN_SCORE = 0.01  # low, since boxes that are left out cannot be counted
-MAX_IOU = 0.9  # high, so that a model with its own NMS suppresses only boxes that are nearly the same
-MAX_DETECTIONS = 300  # in a photo, as many as DETR-like models propose at most
-NO_CATEGORY = -1  # of labels that stand for nothing, such as the background
-
 Result = TypeVar("Result")  # for one photo
-Prediction = Mapping[str, Any]  # boxes [N, 4] (x1 y1 x2 y2), scores [N] and labels [N] of one photo
 
 
 class Detector(Protocol):
@@ -86,42 +79,3 @@ def map_same_size(
         for batch in in_batches(indices, at_once or len(indices)):
             results.update(zip(batch, function([photos[index] for index in batch]), strict=True))
     return [results[index] for index in range(len(photos))]
-
-
-class AdaptedDetector:
-    """A detector around another library's model, which predicts in photos of one size together."""
-
-    categories: Mapping[int, str]
-    _category_ids: Mapping[int, int]  # of the model's labels
-
-    def _take_names(self, names: Mapping[int, str]) -> None:
-        """Take the names of the model's labels; names of COCO's categories in any order become COCO's ids."""
-        category_ids = category_ids_of_classes(dict(sorted(names.items())))
-        categories = {category_id: names[label].strip() for label, category_id in category_ids.items()}
-        is_coco = all(find_category(name) == category_id for category_id, name in categories.items())
-        self.categories = {i: COCO_CATEGORIES[i] for i in sorted(categories)} if is_coco else categories
-        self._category_ids = {label: category_ids.get(label, NO_CATEGORY) for label in names}
-
-    def detect(self, photos: Sequence[Photo]) -> list[Detections]:
-        """Return the detections of each photo; an exception in the model becomes an `InputError` of these photos."""
-        return map_same_size(self._detect_same_size, photos, [photo.image.size for photo in photos])
-
-    def _detect_same_size(self, photos: Sequence[Photo]) -> list[Detections]:
-        width, height = photos[0].image.size
-        with wrap_errors(f"{photos[0].name}: the model failed on {width}×{height} pixels", InputError):
-            predictions = zip(self._predict(photos), photos, strict=True)
-            return [self._detections(prediction, photo) for prediction, photo in predictions]
-
-    def _predict(self, photos: Sequence[Photo]) -> Sequence[Prediction]:
-        """Return what the model predicts for each photo, with boxes in pixels of its decoded image."""
-        raise NotImplementedError
-
-    def _detections(self, prediction: Prediction, photo: Photo) -> Detections:
-        boxes, scores, labels = (np.asarray(on_host(prediction[key])) for key in ("boxes", "scores", "labels"))
-        ids = np.array([self._category_ids[label] for label in labels.astype(np.int64).reshape(-1).tolist()], np.int64)
-        named = ids != NO_CATEGORY
-        in_photo = boxes_in_photo(boxes.astype(np.float32).reshape(-1, 4), photo.image.size, photo.size_wh)
-        try:
-            return Detections(in_photo[named], scores.reshape(-1)[named], ids[named], photo.size_wh, photo.name)
-        except InputError as error:
-            raise InputError(f"{photo.name}: {error}") from None

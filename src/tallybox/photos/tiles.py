@@ -15,7 +15,7 @@ has there (640 px), and the photo's count is the total over its blocks. `researc
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,9 +92,7 @@ class Window(NamedTuple):
 
 def check_tiles(tiles: object) -> Tiles:
     """Return a setting for windows: "auto", "off", or the side of the finest windows in pixels of the photo."""
-    if tiles == "auto" or tiles == "off":
-        return tiles
-    if isinstance(tiles, int) and not isinstance(tiles, bool) and tiles >= MIN_WINDOW:
+    if tiles == "auto" or tiles == "off" or (type(tiles) is int and tiles >= MIN_WINDOW):
         return tiles
     raise InputError(f'tiles must be "auto", "off" or a number of pixels from {MIN_WINDOW} on; got {tiles!r}')
 
@@ -187,11 +185,11 @@ def join_windows(photo: Photo, windows: Sequence[Window], found: Sequence[Detect
     for index, (window, image) in enumerate(zip(windows, found, strict=True)):
         boxes = image.boxes + np.tile(np.array(window.box[:2], np.float32), 2)
         chosen = belongs_to(window, boxes)
-        of_window, scale = np.full(chosen.sum(), index), np.full(chosen.sum(), window.scale)
-        columns.append((boxes[chosen], image.scores[chosen], image.category_ids[chosen], of_window, scale))
-    boxes, scores, category_ids, of_window, scale = map(np.concatenate, zip(*columns, strict=True))
-    kept = ~_repeated(boxes, scores, category_ids, of_window, scale)
-    return Detections(boxes[kept], scores[kept], category_ids[kept], photo.size_wh, photo.name, found[0].category_names)
+        of_window = np.full(chosen.sum(), index)
+        columns.append((boxes[chosen], image.scores[chosen], image.category_ids[chosen], of_window))
+    boxes, scores, category_ids, of_window = map(np.concatenate, zip(*columns, strict=True))
+    joined = Detections(boxes, scores, category_ids, photo.size_wh, photo.name, found[0].category_names)
+    return _of_rows(joined, ~_repeated(joined, of_window, np.array([window.scale for window in windows])[of_window]))
 
 
 def join_useful_windows(photo: Photo, windows: Sequence[Window], found: Sequence[Detections]) -> tuple[Detections, int]:
@@ -223,23 +221,16 @@ def _without_duplicates(detections: Detections, min_score: float) -> NDArray[np.
     """Return the scores of the boxes from a score on that NMS leaves."""
     order = np.argsort(-detections.scores, kind="stable")
     order = order[detections.scores[order] >= min_score]
-    boxes, categories = detections.boxes[order], detections.category_ids[order]
-    kept = nms_by_category(boxes, categories, DUPLICATE_IOU, enough=len(order))
-    scores: NDArray[np.float32] = detections.scores[order[kept]]
-    return scores
+    image = _of_rows(detections, order)
+    return image.scores[nms_by_category(image.boxes, image.category_ids, DUPLICATE_IOU, enough=len(order))]
 
 
-def _repeated(
-    boxes: NDArray[np.float32],
-    scores: NDArray[np.float32],
-    category_ids: NDArray[np.int64],
-    of_window: NDArray[np.int64],
-    scale: Floats,
-) -> NDArray[np.bool_]:
+def _repeated(image: Detections, of_window: NDArray[np.int64], scale: Floats) -> NDArray[np.bool_]:
     """Return which boxes ``[N]`` show the object of a better box of their category in another window.
 
     They overlap it, or lie within a clear box of a coarser scale: a finer window shows a part of a large object.
     """
+    boxes, scores, category_ids = image.boxes, image.scores, image.category_ids
     repeated, areas = np.zeros(len(boxes), bool), (boxes[:, 2:] - boxes[:, :2]).prod(1)
     for index in np.unique(of_window):  # one window after another, to save memory
         rows = np.flatnonzero(of_window == index)
@@ -271,10 +262,11 @@ def blocks_of(detections: Detections, side: int) -> list[Block]:
     """Return the blocks of a photo that have boxes; ``side`` is that of its finest windows."""
     assert detections.image_size is not None
     width, height = detections.image_size
+    image = replace(detections, image_size=None, image_id=None)  # blocks have none
     sides = (detections.boxes[:, 2:] - detections.boxes[:, :2]).max(1, initial=0)
     blocks = []
     for scale, (smallest, largest) in _scales(max(width, height), side):
-        whole = Block(_of_rows(detections, (smallest <= sides) & (sides < largest), (0, 0)), (0, 0), (width, height))
+        whole = Block(_of_rows(image, (smallest <= sides) & (sides < largest)), (0, 0), (width, height))
         blocks += _split(whole, max(1, round(width * scale / WINDOW)), max(1, round(height * scale / WINDOW)))
     return blocks
 
@@ -291,10 +283,10 @@ def _split(block: Block, columns: int, rows: int) -> list[Block]:
     return parts
 
 
-def _of_rows(image: Detections, chosen: NDArray[np.bool_], corner: tuple[float, float]) -> Detections:
+def _of_rows(image: Detections, chosen: NDArray[Any], corner: tuple[float, float] = (0, 0)) -> Detections:
     """Return some detections, with boxes in pixels from a corner."""
     boxes = image.boxes[chosen] - np.tile(np.array(corner, np.float32), 2)
-    return Detections(boxes, image.scores[chosen], image.category_ids[chosen], category_names=image.category_names)
+    return replace(image, boxes=boxes, scores=image.scores[chosen], category_ids=image.category_ids[chosen])
 
 
 def count_blocks(

@@ -4,7 +4,7 @@ import torch
 
 from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.errors import InputError, TallyboxError
-from tallybox.photos.detectors.transformers_models import TransformersDetector
+from tallybox.photos.detectors import TransformersDetector
 from tallybox.photos.specs import detector_of
 from tests.support.small_photos import small_photos, with_fewer_pixels
 
