@@ -205,36 +205,28 @@ def _decoding(pixels: int) -> Iterator[None]:
 
 def _reduced(image: Image, factor: int) -> Image:
     """Return a loaded image as RGB with its sides divided; a large one is converted in bands, without a second copy."""
+    if image.mode.startswith(("I", "F")):  # more than 8 bits a colour: scaled from 1, 255 or 65535
+        image = image if image.mode in ("I", "I;16", "F") else image.convert("I")
+        highest: Any = image.getextrema()[1]
+        scale = 255 / next((largest for largest in (1, 255) if highest <= largest), 65535)
+        image = image.point(lambda value: value * scale + 0.5).convert("L")
     can_reduce = image.mode in ("L", "RGB", "RGBA", "CMYK")
-    is_deep = image.mode.startswith(("I", "F"))  # more than 8 bits a colour
-    highest: Any = image.getextrema()[1] if is_deep else None
     if image.width * image.height <= LARGE_PIXELS or (image.mode == "RGB" and factor == 1):
-        return as_rgb(image.reduce(factor) if factor > 1 and can_reduce else image, highest)
+        return _as_rgb(image.reduce(factor) if factor > 1 and can_reduce else image)
     rows = factor * max(1, BAND_PIXELS // (image.width * factor))
-    bands = [(0, top, image.width, min(top + rows, image.height)) for top in range(0, image.height, rows)]
     result: Image = _pillow().new("RGB", (-(-image.width // factor), -(-image.height // factor)))
-    for band in bands:
-        part = image.crop(band)
-        part = as_rgb(part.reduce(factor), highest) if can_reduce else as_rgb(part, highest).reduce(factor)
-        result.paste(part, (0, band[1] // factor))
+    for top in range(0, image.height, rows):
+        part = image.crop((0, top, image.width, min(top + rows, image.height)))
+        part = _as_rgb(part.reduce(factor)) if can_reduce else _as_rgb(part).reduce(factor)
+        result.paste(part, (0, top // factor))
     return result
 
 
-def as_rgb(image: Image, highest: float | None) -> Image:
-    """Convert a band of a loaded image of any mode to RGB; transparent parts become white.
-
-    ``highest`` is the highest value of the whole image, if it has more than 8 bits a colour.
-    """
-    pillow = _pillow()
-    if highest is not None:  # scaled to 8 bits from 1, 255 or 65535
-        scale = next((largest for largest in (1, 255) if highest <= largest), 65535)
-        values: NDArray[np.floating] = np.nan_to_num(np.asarray(image, np.float32), nan=0, posinf=0, neginf=0)
-        image = pillow.fromarray((values * (255 / scale)).clip(0, 255).round().astype(np.uint8))
-    elif image.has_transparency_data:
-        front = image.convert("RGBA")
-        white = pillow.new("RGBA", front.size, (255, 255, 255, 255))
-        white.alpha_composite(front)
-        image = white
+def _as_rgb(image: Image) -> Image:
+    """Convert a loaded image of any mode to RGB; transparent parts become white."""
+    if image.has_transparency_data:
+        front, image = image.convert("RGBA"), _pillow().new("RGBA", image.size, "white")
+        image.alpha_composite(front)
     return image if image.mode == "RGB" else image.convert("RGB")
 
 

@@ -119,12 +119,14 @@ def _runs_in_threads(detector: Detector) -> bool:
 
 def _read(source: PhotoSource, detector: Detector) -> tuple[PhotoSource, Photo | InputError]:
     try:
-        photo = read_photo(source, reduced_to=2 * detector.size if isinstance(detector, PicoDet) else None)
+        if not isinstance(detector, PicoDet):
+            return source, read_photo(source)
+        photo = read_photo(source, reduced_to=2 * detector.size)
+        if not _runs_in_threads(detector):
+            _ = photo.pixels  # in this thread rather than in the one that detects
+        return source, photo
     except InputError as error:
         return source, error
-    if isinstance(detector, PicoDet) and not _runs_in_threads(detector):
-        _ = photo.pixels  # in this thread rather than in the one that detects
-    return source, photo
 
 
 def _call(

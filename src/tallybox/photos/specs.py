@@ -50,11 +50,9 @@ def check_same_detector(learned_from: Sequence[str], detector: Sequence[str]) ->
     >>> check_same_detector(["onnx:bolts.onnx"], ["onnx:bolts.onnx"])
     """
     if learned_from and tuple(learned_from) != tuple(detector):
-        learned, actual = (
-            shlex.join(["--detector", spec, *(word for text in texts for word in ("--text", text))])
-            for spec, *texts in (learned_from, detector)
-        )
-        raise InputError(f"This estimator was fitted to {learned}, not to {actual}; pass {learned}")
+        spec, *texts = learned_from
+        learned = shlex.join(["--detector", spec, *(word for text in texts for word in ("--text", text))])
+        raise InputError(f"This estimator was fitted to another detector; pass {learned}")
 
 
 def _from_factory(spec: str, texts: Sequence[str], device: Device) -> Detector:
