@@ -19,7 +19,7 @@ from tallybox.detections.adapters import on_host
 from tallybox.detections.categories import COCO_CATEGORIES, category_ids_of_classes, find_category, names_by_class
 from tallybox.detections.detections import Detections
 from tallybox.devices import Device, device_or_default
-from tallybox.errors import InputError, TallyboxError, did_you_mean
+from tallybox.errors import InputError, did_you_mean
 from tallybox.files import import_optional
 from tallybox.photos.detector import boxes_in_photo, map_same_size, wrap_errors
 from tallybox.photos.images import BILINEAR, Photo, letterbox
@@ -175,11 +175,10 @@ class TransformersDetector(AdaptedDetector):
         is_zero_shot = type(config) in transformers.MODEL_FOR_ZERO_SHOT_OBJECT_DETECTION_MAPPING
         if not is_zero_shot and type(config) not in transformers.MODEL_FOR_OBJECT_DETECTION_MAPPING:
             raise InputError(f"transformers:{name} is a {config.model_type!r}, not a model for object detection")
-        if is_zero_shot and not texts:
-            raise InputError(f"transformers:{name} looks for phrases; pass at least one with --text PHRASE")
-        if texts and not is_zero_shot:
+        if is_zero_shot != bool(texts):
+            needed = "pass at least one with --text PHRASE" if is_zero_shot else "leave --text out"
             raise InputError(
-                f"transformers:{name} does not look for phrases; leave --text out, or choose with --category"
+                f"transformers:{name} {'looks' if is_zero_shot else 'does not look'} for phrases; {needed}"
             )
         check_texts(texts)  # before the model is loaded
         kind = "ZeroShotObjectDetection" if is_zero_shot else "ObjectDetection"
@@ -268,22 +267,12 @@ class OnnxDetector(AdaptedDetector):
         resized_wh, input_wh = _fitted(image_wh, self._input_wh)
         pixels = np.stack([letterbox(photo.image, resized_wh, input_wh, BILINEAR) for photo in photos])
         images = np.ascontiguousarray(pixels.transpose(0, 3, 1, 2), np.float32) / np.float32(255)
-        batches = np.split(images, len(images)) if self._batch == 1 else [images]
-        predictions = [_best(*outputs) for batch in batches for outputs in self._run(batch)]
-        # Rounding to whole pixels may stretch a photo a little, so boxes are scaled by the size that it was resized to.
-        return [{**p, "boxes": boxes_in_photo(p["boxes"], resized_wh, image_wh)} for p in predictions]
-
-    def _run(self, images: NDArray[np.float32]) -> list[tuple[NDArray[Any], ...]]:
-        """Return boxes, scores and, if the file has them, labels of each image."""
-        with wrap_errors(f"{self.file} failed on an input {list(images.shape)}"):
-            arrays = self.session.run(self._outputs, {self._input: images})
-        boxes, scores, *labels = arrays
-        number = (len(images), *boxes.shape[1:2])
-        agree = boxes.shape == (*number, 4) and scores.shape[:2] == number and scores.ndim == (2 if labels else 3)
-        if not agree or (labels and labels[0].shape != number):
-            shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in zip(self._outputs, arrays, strict=True))
-            raise TallyboxError(f"{self.file} must have {EXPECTED}; it gave {shapes} for {len(images)} photos")
-        return list(zip(*arrays, strict=True))
+        predictions = []
+        for batch in np.split(images, len(images)) if self._batch == 1 else [images]:
+            for boxes, *scores in zip(*self.session.run(self._outputs, {self._input: batch}), strict=True):
+                # Rounding to whole pixels may stretch a photo, so boxes are scaled by the size that it was resized to.
+                predictions.append(_best(boxes_in_photo(boxes, resized_wh, image_wh), *scores))
+        return predictions
 
     def _check_layout(self) -> None:
         """Read batch size, input size and outputs of the file, or raise with what it has instead."""

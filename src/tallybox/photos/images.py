@@ -45,7 +45,7 @@ BAND_PIXELS = 1 << 20
 _one_large_photo = threading.Lock()
 _opening = threading.Lock()  # the filters of warnings belong to the whole process
 
-PhotoSource: TypeAlias = "str | Path | bytes | BinaryIO | Image | NDArray[np.uint8] | Tensor | VideoFrame"
+PhotoSource: TypeAlias = "str | Path | bytes | BinaryIO | Image | NDArray[np.uint8] | Tensor | VideoFrame | Photo"
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,8 @@ def read_photo(source: PhotoSource, *, reduced_to: int | None = None, max_pixels
     >>> read_photo(np.zeros((48, 64, 3), np.uint8)).size_wh
     (64, 48)
     """
+    if isinstance(source, Photo):
+        return source
     label = _label(source)
     name = label if isinstance(source, str | Path | VideoFrame) else None
     try:

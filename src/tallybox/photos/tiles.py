@@ -27,7 +27,9 @@ from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.estimator.inference import infer_pairs
 from tallybox.estimator.inputs import pairs_of_images
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions, write_out_tail
+from tallybox.photos.detector import Detector
 from tallybox.photos.images import Photo
+from tallybox.photos.pipeline import detect_each
 
 Tiles = Literal["auto", "off"] | int
 Floats = NDArray[np.float64]
@@ -52,14 +54,6 @@ TAIL_PROBABILITY = 0.02  # that an interval leaves out on each side: `research/w
 # A category is listed from this probability on. At 0.1, as in a small photo, 7 % of the categories that are there were
 # left out of mosaics of nine photos, at 0.05 3 %.
 LISTED_PROBABILITY = 0.05
-
-
-class Tiling(NamedTuple):
-    """How a photo was counted in windows."""
-
-    side: int  # of the finest windows, in pixels of the photo
-    windows: int
-    seconds: float
 
 
 class Axis(NamedTuple):
@@ -179,6 +173,24 @@ def belongs_to(window: Window, boxes: NDArray[np.float32]) -> NDArray[np.bool_]:
     return chosen
 
 
+def detect_in_windows(
+    photo: Photo, side: int, detector: Detector, *, coarser: bool = False
+) -> tuple[Detections, int, int]:
+    """Return the detections of a photo from overlapping windows, the side of the finest ones, and how many there are.
+
+    With ``coarser``, windows that show hardly more than coarser ones are left out, and the side is 0 if all are.
+    """
+    windows, found = plan_windows(photo.size_wh, side), list[Detections]()
+    for result in detect_each(crop_windows(photo, windows), detector):
+        if result.error is not None:
+            raise result.error
+        assert result.detections is not None
+        found.append(result.detections)
+    if coarser:
+        return *join_useful_windows(photo, windows, found), len(windows)
+    return join_windows(photo, windows, found), side, len(windows)
+
+
 def join_windows(photo: Photo, windows: Sequence[Window], found: Sequence[Detections]) -> Detections:
     """Return the detections of a photo from those in its windows, each object from the window that it belongs to."""
     columns = []
@@ -290,9 +302,10 @@ def _of_rows(image: Detections, chosen: NDArray[Any], corner: tuple[float, float
 
 
 def count_blocks(
-    estimator: CountEstimator, blocks: Sequence[Block], categories: Categories = None
+    estimator: CountEstimator, detections: Detections, side: int, categories: Categories = None
 ) -> tuple[ImagePredictions, list[Block]]:
     """Return the counts of a photo as totals over its blocks, and the blocks, the crowded ones split."""
+    blocks = blocks_of(detections, side)
     asked = estimator.category_ids(categories)
     fitted = estimator.fitted
     parts: dict[int, list[tuple[Floats, Floats, bool]]] = {}  # by category: distribution, moments, saturated
