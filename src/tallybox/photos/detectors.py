@@ -173,8 +173,6 @@ class TransformersDetector(AdaptedDetector):
         with wrap_errors(f"Cannot load transformers:{name}"):
             config = transformers.AutoConfig.from_pretrained(name)
         is_zero_shot = type(config) in transformers.MODEL_FOR_ZERO_SHOT_OBJECT_DETECTION_MAPPING
-        if not is_zero_shot and type(config) not in transformers.MODEL_FOR_OBJECT_DETECTION_MAPPING:
-            raise InputError(f"transformers:{name} is a {config.model_type!r}, not a model for object detection")
         if is_zero_shot != bool(texts):
             needed = "pass at least one with --text PHRASE" if is_zero_shot else "leave --text out"
             raise InputError(

@@ -15,7 +15,6 @@ from tallybox.detections.categories import named, plural
 from tallybox.estimator.prediction import CountPrediction, TotalPrediction, interval_text, marked_interval
 from tallybox.files import write_text
 from tallybox.photos.counter import PhotoCounter
-from tallybox.photos.images import VideoFrame
 from tallybox.photos.outlines import category_colours
 from tallybox.photos.pipeline import PhotoResult
 
@@ -67,11 +66,13 @@ class Report:
         ]
         if self._saturated:
             notes.append(f"Counts marked “limit reached” may be too low ({self._saturated} of {number} {kind}).")
+        videos = groupby(self._frames, key=lambda frame: str(frame.path).rpartition("#")[0])
+        plots = [_plot(video, [*frames], self._colours) for video, frames in videos]
         fields = {
             "photos": f"{number} {kind if number != 1 else kind[:-1]}",
             "kind": kind[:-1],
             "title": kind.capitalize(),
-            "summary": _plots(self._frames, self._colours) if self._frames else _totals_table(totals, self._colours),
+            "summary": "".join(plots) or _totals_table(totals, self._colours),
             "rows": "".join(self._rows),
             "notes": " ".join(notes),
         }
@@ -90,11 +91,13 @@ def _totals_table(totals: Mapping[str, TotalPrediction], colours: Mapping[str, s
     shown = sorted((pair for pair in totals.items() if pair[1].high > 0), key=lambda pair: -pair[1].expected)
     largest = max((total.high for _, total in shown), default=1)
     rows = "".join(_total_row(name, total, 100 / largest, colours.get(name, UNCOUNTED)) for name, total in shown)
-    axis = f'<td class="bar"><div class="axis"><span>0</span><span>{largest}</span></div></td>'
-    heads = "<th>category</th><th>expected</th><th>90&nbsp;%</th><th></th>"
+    heads, axis = (
+        "<th>category</th><th>expected</th><th>90&nbsp;%</th><th></th>",
+        f"<span>0</span><span>{largest}</span>",
+    )
     return (
         f'<h2>Totals</h2><div class="scroll"><table class="totals"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody>'
-        f"<tfoot><tr><td></td><td></td><td></td>{axis}</tr></tfoot></table></div>"
+        f'<tfoot><tr><td colspan=3></td><td class="bar"><div class="axis">{axis}</div></td></tr></tfoot></table></div>'
     )
 
 
@@ -106,16 +109,8 @@ def _total_row(name: str, total: TotalPrediction, scale: float, colour: str) -> 
     return f'<tr>{cells}<td class="bar"><div style="--dot:{colour}">{interval}{expected}</div></td></tr>'
 
 
-def _plots(frames: Iterable[PhotoResult], colours: Mapping[str, str]) -> str:
-    """Return a plot for each video: the counts of its most frequent categories, with 90 % intervals as bands."""
-    plots = []
-    for video, group in groupby(frames, key=lambda frame: isinstance(frame.source, VideoFrame) and frame.source.video):
-        plot = _plot([*group], colours)
-        plots.append(f"<h2>{escape(str(video))}: counts over time</h2><div class=plot tabindex=0>{plot}</div>")
-    return "".join(plots)
-
-
-def _plot(frames: Sequence[PhotoResult], colours: Mapping[str, str]) -> str:
+def _plot(video: str, frames: Sequence[PhotoResult], colours: Mapping[str, str]) -> str:
+    """Return a plot of the counts of a video's most frequent categories, with 90 % intervals as bands."""
     counts, times = [frame.counts for frame in frames], [frame.seconds or 0.0 for frame in frames]
     sums = collections.Counter[str]()
     for of_frame in counts:
@@ -152,4 +147,5 @@ def _plot(frames: Sequence[PhotoResult], colours: Mapping[str, str]) -> str:
         parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
         parts.append(f'<rect x="{WIDTH - RIGHT + 12}" y="{label_y - 10}" width="11" height="11" fill="{colour}"/>')
         parts.append(f'<text x="{WIDTH - RIGHT + 30}" y="{label_y}">{escape(plural(name))}</text>')
-    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="counts over time">{"".join(parts)}</svg>'
+    plot = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="counts over time">{"".join(parts)}</svg>'
+    return f"<h2>{escape(video)}: counts over time</h2><div class=plot tabindex=0>{plot}</div>"

@@ -356,13 +356,6 @@ def _prediction(total: Floats, *, saturated: bool, calibrated: bool) -> CountPre
     expected, at_most = float(total @ np.arange(len(total))), total.cumsum()
     # The median would miss many a category that is there once: it is 0 unless that is more probable than not.
     count = max(int((at_most < 0.5).sum()), int(min(expected, 1) + 0.5))
-    return CountPrediction(
-        count=count,
-        most_probable=int(total.argmax()),
-        expected=expected,
-        low=min(int((at_most < TAIL_PROBABILITY).sum()), count),
-        high=max(int((at_most < 1 - TAIL_PROBABILITY).sum()), count),
-        saturated=saturated,
-        probabilities=total,
-        calibrated=calibrated,
-    )
+    low, high = (int((at_most < share).sum()) for share in (TAIL_PROBABILITY, 1 - TAIL_PROBABILITY))
+    low, high, best = min(low, count), max(high, count), int(total.argmax())
+    return CountPrediction(count, best, expected, low, high, saturated, total, calibrated)

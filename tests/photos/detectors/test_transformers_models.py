@@ -103,7 +103,7 @@ def test_what_cannot_be_loaded_is_one_line(tmp_path, models):
     from transformers import ViTConfig
 
     ViTConfig().save_pretrained(tmp_path / "vit")
-    with pytest.raises(InputError, match="'vit'"):
+    with pytest.raises(TallyboxError, match="ViTConfig"):
         detector_of(f"transformers:{tmp_path / 'vit'}")
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "config.json").write_text("{")
