@@ -17,7 +17,7 @@ from tallybox.cli.options import (
 )
 from tallybox.cli.terminal import echo_json
 from tallybox.estimator.estimator import CountEstimator
-from tallybox.photos.specs import check_same_detector
+from tallybox.photos.detector import check_same_detector
 
 
 @click.command("evaluate")

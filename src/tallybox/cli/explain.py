@@ -53,10 +53,9 @@ def explain(
     """  # noqa: D301 - click keeps the lines after a backspace as they are
     from tallybox.explain.page_data import canvas_size, estimator_counts, page_data, untrained_counts
     from tallybox.photos.counter import PhotoCounter
-    from tallybox.photos.detector import categories_of
+    from tallybox.photos.detector import DEFAULT_SPEC, categories_of
     from tallybox.photos.images import read_photo
     from tallybox.photos.sources import find_sources
-    from tallybox.photos.specs import DEFAULT_SPEC
     from tallybox.photos.tiles import window_side
 
     out = out or path.with_suffix(".html")

@@ -68,8 +68,8 @@ def _estimator_and_detector(
     """
     from tallybox.estimator.estimator import CountEstimator
     from tallybox.photos.counter import PhotoCounter
+    from tallybox.photos.detector import DEFAULT_SPEC
     from tallybox.photos.shipped import shipped_estimator
-    from tallybox.photos.specs import DEFAULT_SPEC
 
     estimator = None if file is None else CountEstimator.load(file)
     try:

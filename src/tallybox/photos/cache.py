@@ -17,9 +17,8 @@ from tallybox.detections.detections import Detections
 from tallybox.detections.writers import check_can_be_written, write_detections
 from tallybox.errors import InputError
 from tallybox.files import import_optional
-from tallybox.photos.detector import Detector, categories_of
+from tallybox.photos.detector import DEFAULT_SPEC, Detector, categories_of, detector_of
 from tallybox.photos.pipeline import OnFailure, OnProgress, PhotoResult, Tiling, detect_each
-from tallybox.photos.specs import DEFAULT_SPEC, detector_of
 
 MAX_PHOTOS, MAX_SECONDS = 32, 10.0  # of a file: at most so much is done again after a kill
 METADATA_KEY = b"tallybox.photos"

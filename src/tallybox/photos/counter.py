@@ -18,12 +18,11 @@ from tallybox.errors import InputError, InputTypeError
 from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.estimator.explanation import CountExplanation
 from tallybox.estimator.prediction import CountPrediction
-from tallybox.photos.detector import Detector, categories_of
+from tallybox.photos.detector import Detector, categories_of, check_same_detector, detector_of
 from tallybox.photos.images import Photo, PhotoSource, buffered, read_photo, read_size
 from tallybox.photos.picodet import DEFAULT_SIZE, MAX_PER_CATEGORY, PicoDet
 from tallybox.photos.pipeline import PhotoResult, Tiling, detect_each, detect_photos
 from tallybox.photos.shipped import shipped_estimator
-from tallybox.photos.specs import check_same_detector, detector_of
 from tallybox.photos.tiles import CROWDED, Tiles, check_tiles, count_blocks, detect_in_windows, uses_up, window_side
 
 if TYPE_CHECKING:

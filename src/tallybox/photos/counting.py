@@ -23,11 +23,11 @@ from tallybox.estimator.totals import Totals
 from tallybox.files import error_summary, import_optional
 from tallybox.photos.cache import Engine, file_state, resumed
 from tallybox.photos.counter import PhotoCounter
+from tallybox.photos.detector import DEFAULT_SPEC
 from tallybox.photos.images import VideoFrame
 from tallybox.photos.pipeline import OnProgress, PhotoResult
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.photos.sources import find_sources
-from tallybox.photos.specs import DEFAULT_SPEC
 from tallybox.photos.tiles import Tiles, check_tiles
 
 VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm")

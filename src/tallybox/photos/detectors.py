@@ -20,9 +20,8 @@ from tallybox.detections.categories import COCO_CATEGORIES, category_ids_of_clas
 from tallybox.detections.detections import Detections
 from tallybox.devices import Device, device_or_default
 from tallybox.errors import InputError, did_you_mean
-from tallybox.files import import_optional
-from tallybox.photos.detector import boxes_in_photo, map_same_size, wrap_errors
-from tallybox.photos.images import BILINEAR, Photo, letterbox
+from tallybox.files import import_optional, wrap_errors
+from tallybox.photos.images import BILINEAR, Photo, boxes_in_photo, letterbox, map_same_size
 
 __all__ = ["OnnxDetector", "TorchvisionDetector", "TransformersDetector", "UltralyticsDetector"]
 

@@ -20,8 +20,8 @@ from tallybox.errors import TallyboxError
 from tallybox.estimator.estimator import Categories
 from tallybox.files import error_summary, import_optional
 from tallybox.photos.counter import PhotoCounter
+from tallybox.photos.detector import detector_of
 from tallybox.photos.pipeline import PhotoResult, detect_each
-from tallybox.photos.specs import detector_of
 
 BATCHES = {"cpu": 16, "cuda": 64}  # photos of a task: done again if a worker is lost
 WORKERS_PER_GPU = 4  # one prepares photos while another detects

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import threading
 import warnings
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -13,13 +14,14 @@ from importlib import import_module
 from io import BytesIO
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tallybox.concurrency import in_batches
 from tallybox.errors import InputError, InputTypeError, TallyboxError
 from tallybox.files import error_summary, import_optional, is_special
 
@@ -45,6 +47,7 @@ BAND_PIXELS = 1 << 20
 _one_large_photo = threading.Lock()
 _opening = threading.Lock()  # the filters of warnings belong to the whole process
 
+Result = TypeVar("Result")  # for one photo
 PhotoSource: TypeAlias = "str | Path | bytes | BinaryIO | Image | NDArray[np.uint8] | Tensor | VideoFrame | Photo"
 
 
@@ -260,3 +263,33 @@ def _pillow() -> Any:
     with suppress(ImportError):
         import_module("pillow_heif").register_heif_opener()
     return pillow
+
+
+def boxes_in_photo(
+    boxes_xyxy: NDArray[np.float32], input_wh: tuple[int, int], photo_wh: tuple[int, int]
+) -> NDArray[np.float32]:
+    """Scale boxes ``[N, 4]`` from the model's input image to the photo, and cut them at its edges."""
+    size = np.tile(np.array(photo_wh, np.float32), 2)  # width, height, width, height
+    return (boxes_xyxy * (size / np.tile(np.array(input_wh, np.float32), 2))).clip(0, size)
+
+
+def map_same_size(
+    function: Callable[[Sequence[Photo]], Sequence[Result]],
+    photos: Sequence[Photo],
+    sizes: Sequence[tuple[int, int]],
+    *,
+    at_once: int | None = None,
+) -> list[Result]:
+    """Call a function with batches of photos of the same size; return its results in the order of the photos.
+
+    Models pad the photos of a batch to the largest of them, which changes what they detect: what is detected in a photo
+    must not depend on the photos beside it. A batch has up to ``at_once`` photos, by default all of a size.
+    """
+    by_size: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for index, size_wh in enumerate(sizes):
+        by_size[size_wh].append(index)
+    results: dict[int, Result] = {}
+    for indices in by_size.values():
+        for batch in in_batches(indices, at_once or len(indices)):
+            results.update(zip(batch, function([photos[index] for index in batch]), strict=True))
+    return [results[index] for index in range(len(photos))]

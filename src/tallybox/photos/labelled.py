@@ -12,10 +12,9 @@ from tallybox.detections.matching import match_images
 from tallybox.detections.readers import read_counts, read_detections
 from tallybox.errors import InputError
 from tallybox.photos.cache import cached_detections
-from tallybox.photos.detector import categories_of
+from tallybox.photos.detector import DEFAULT_SPEC, categories_of, detector_of
 from tallybox.photos.pipeline import OnFailure, OnProgress
 from tallybox.photos.sources import find_photos, find_sources
-from tallybox.photos.specs import DEFAULT_SPEC, detector_of
 
 
 class LabelledImages(NamedTuple):

@@ -22,8 +22,7 @@ from tallybox.detections.detections import Detections
 from tallybox.devices import device_or_default
 from tallybox.errors import InputError
 from tallybox.photos.batched import Graphed, best_detections, boxes_of_cells, flattened, grid, letterbox_on
-from tallybox.photos.detector import boxes_in_photo, map_same_size
-from tallybox.photos.images import BICUBIC, Photo, letterbox
+from tallybox.photos.images import BICUBIC, Photo, boxes_in_photo, letterbox, map_same_size
 from tallybox.photos.network import STRIDES, CpuNetwork, HeadMaps, load_picodet_network
 
 DEFAULT_SIZE = 640  # AP on 128 photos of COCO: 42.0, against 40.9 at 512 and 38.9 at 768 px

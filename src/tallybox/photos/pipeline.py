@@ -13,8 +13,9 @@ from tallybox.concurrency import in_batches, map_in_order
 from tallybox.detections.detections import Detections, ImageId
 from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
-from tallybox.photos.detector import Detector, Result, wrap_errors
-from tallybox.photos.images import Photo, PhotoSource, VideoFrame, read_photo
+from tallybox.files import wrap_errors
+from tallybox.photos.detector import Detector
+from tallybox.photos.images import Photo, PhotoSource, Result, VideoFrame, read_photo
 from tallybox.photos.picodet import PicoDet
 
 BATCH = 8  # photos that detectors other than PicoDet get together

@@ -4,8 +4,8 @@ import torch
 
 from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.errors import InputError, TallyboxError
+from tallybox.photos.detector import detector_of
 from tallybox.photos.detectors import TransformersDetector
-from tallybox.photos.specs import detector_of
 from tests.support.small_photos import small_photos, with_fewer_pixels
 
 pytest.importorskip("transformers", reason="transformers is not installed")
