@@ -99,7 +99,8 @@ def read_photo(source: PhotoSource, *, reduced_to: int | None = None, max_pixels
     """
     if isinstance(source, Photo):
         return source
-    label = _label(source)
+    given = source if isinstance(source, str | Path) else getattr(source, "name", getattr(source, "filename", None))
+    label = str(given or f"the photo given as {type(source).__name__}")
     name = label if isinstance(source, str | Path | VideoFrame) else None
     try:
         with _opened(source) as image:
@@ -144,12 +145,6 @@ def read_size(source: PhotoSource) -> tuple[int, int]:
     """Return the width and height of a photo from its header, before any rotation."""
     with _opened(source) as image:
         return image.size
-
-
-def _label(source: object) -> str:
-    """Return what messages call a photo."""
-    name = source if isinstance(source, str | Path) else getattr(source, "name", getattr(source, "filename", None))
-    return str(name or f"the photo given as {type(source).__name__}")
 
 
 @contextmanager

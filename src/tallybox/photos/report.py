@@ -80,10 +80,8 @@ class Report:
 
 
 def _count_item(name: str, p: CountPrediction, colour: str) -> str:
-    number, _, what = named(str(p).removeprefix("about "), name).partition(" ")
-    about = "about " if p.saturated else ""
-    swatch = f'<i style="background:{colour}"></i>'
-    return f"<li>{swatch}<b>{about}{number}</b> {escape(what)} <small>90&nbsp;%: {marked_interval(p)}</small></li>"
+    swatch, counted = f'<i style="background:{colour}"></i>', escape(named(str(p), name))
+    return f"<li>{swatch}<b>{counted}</b> <small>90&nbsp;%: {marked_interval(p)}</small></li>"
 
 
 def _totals_table(totals: Mapping[str, TotalPrediction], colours: Mapping[str, str]) -> str:
