@@ -147,7 +147,7 @@ def test_nothing_is_lost_or_counted_twice_when_a_worker_is_killed(cluster, tmp_p
     photos, records = tmp_path / "photos", tmp_path / "records"
     photos.mkdir()
     records.mkdir()
-    paths = made_from_samples(photos, 160)  # ten tasks
+    paths = made_from_samples(photos, 160)  # eight tasks
     killed = workers[0]
     found = []
     for counted in count_each_with_ray(PhotoCounter(RecordingPicoDet(records), shipped_estimator()), paths):

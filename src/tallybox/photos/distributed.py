@@ -23,7 +23,8 @@ from tallybox.photos.counter import PhotoCounter
 from tallybox.photos.detector import detector_of
 from tallybox.photos.pipeline import PhotoResult, detect_each
 
-BATCHES = {"cpu": 16, "cuda": 64}  # photos of a task: done again if a worker is lost
+MAX_PHOTOS_PER_BATCH = 64  # four seconds on a core, done again if a worker is lost
+BATCHES_PER_WORKER = 4  # at least, so that all workers have work until the end
 WORKERS_PER_GPU = 4  # one prepares photos while another detects
 
 Process = Callable[[Iterable[Path]], Iterator[PhotoResult]]
@@ -77,8 +78,8 @@ def _map_photos(make: Callable[[str], Process], paths: Iterable[str | Path]) -> 
     context = ray.data.DataContext.get_current()
     context.execution_options.preserve_order = True
     context.enable_progress_bars = context.print_on_execution_start = False
-    cpus, gpus = _resources(ray)
-    batch = BATCHES["cuda" if gpus else "cpu"]
+    cpus, gpus, workers = _resources(ray)
+    batch = min(MAX_PHOTOS_PER_BATCH, -(-len(names) // (BATCHES_PER_WORKER * workers)))
     # Tasks rather than actors: Ray repeats a task whose machine is lost on any other.
     photos = ray.data.from_items(names, override_num_blocks=-(-len(names) // batch)).map_batches(
         _run,
@@ -97,11 +98,15 @@ def _map_photos(make: Callable[[str], Process], paths: Iterable[str | Path]) -> 
         raise TallyboxError(f"Ray gave up: {error_summary(cause)}") from error
 
 
-def _resources(ray: Any) -> tuple[int, float]:
-    """Return the cores and the share of a GPU of a worker."""
+def _resources(ray: Any) -> tuple[int, float, int]:
+    """Return the cores and the share of a GPU of a worker, and the number of workers."""
     machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    cores = [machine.get("CPU", 1) / machine["GPU"] for machine in machines if machine.get("GPU", 0) >= 1]
-    return (max(1, int(min(cores) / WORKERS_PER_GPU)), 1 / WORKERS_PER_GPU) if cores else (1, 0.0)
+    with_gpu = [machine for machine in machines if machine.get("GPU", 0) >= 1]
+    if not with_gpu:
+        return 1, 0.0, max(1, int(sum(machine.get("CPU", 0) for machine in machines)))
+    cores = min(machine.get("CPU", 1) / machine["GPU"] for machine in with_gpu)
+    workers = WORKERS_PER_GPU * int(sum(machine["GPU"] for machine in with_gpu))
+    return max(1, int(cores / WORKERS_PER_GPU)), 1 / WORKERS_PER_GPU, workers
 
 
 def _connected() -> Any:
