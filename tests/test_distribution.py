@@ -58,7 +58,7 @@ SMOKE = {
         "assert '/v1/count' in build_api(settings).openapi()['paths']"
     ),
     "triton": "import triton, tallybox.counter.cuda.launch",
-    "video": "import av, tallybox.photos.video",
+    "video": "import av, tallybox.photos.counting",
     "vqa": (
         "import pathlib, tallybox.vqa.training; from tallybox.vqa.data.tsv import write_tsv\n"
         "from tallybox.vqa.config import VqaConfig; assert VqaConfig().training.epochs == 100"

@@ -215,3 +215,14 @@ def error_summary(error: Exception) -> str:
     """Return the first line of an error's message, or its type if it has none."""
     lines = str(error).strip().splitlines()
     return lines[0].rstrip() if lines else type(error).__name__
+
+
+@contextmanager
+def wrap_errors(message: str, kind: type[TallyboxError] = TallyboxError) -> Iterator[None]:
+    """Turn an exception of another library into an error of one line; our own errors pass."""
+    try:
+        yield
+    except TallyboxError:
+        raise
+    except Exception as error:
+        raise kind(f"{message}: {type(error).__name__}: {error_summary(error)}") from error

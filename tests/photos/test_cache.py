@@ -8,11 +8,10 @@ from tallybox.detections.detections import Detections
 from tallybox.detections.readers import read_detections
 from tallybox.errors import InputError, TallyboxError
 from tallybox.photos.cache import MAX_PHOTOS, detect_to_file, resumed
+from tallybox.photos.detector import detector_of
 from tallybox.photos.images import read_photo
-from tallybox.photos.pipeline import BATCH, PhotoResult, detect_each
+from tallybox.photos.pipeline import BATCH, PhotoResult, Tiling, detect_each
 from tallybox.photos.sources import find_photos
-from tallybox.photos.specs import detector_of
-from tallybox.photos.tiles import Tiling
 from tests.support.detection_sets import assert_same_images
 from tests.support.onnx_models import write_onnx
 from tests.support.small_photos import save_photos

@@ -101,7 +101,7 @@ def test_boxes_of_overlapping_windows_are_joined_once():
     assert sum(map(len, found)) > 1
     joined = join_windows(photo, windows, found)
     np.testing.assert_allclose(joined.boxes, [dog])
-    assert count_blocks(embedded_estimator(), blocks_of(joined, 640))[0]["dog"].count == 1
+    assert count_blocks(embedded_estimator(), joined, 640)[0]["dog"].count == 1
 
 
 def test_of_an_object_in_two_windows_the_better_box_stays():

@@ -8,7 +8,7 @@ import pytest
 
 from tallybox.errors import InputError
 from tallybox.photos import read_photo, sample_photos
-from tallybox.photos.video import expected_frames, parse_interval, read_frames
+from tallybox.photos.counting import expected_frames, parse_interval, read_frames
 from tests.support.commands import run
 
 av = pytest.importorskip("av", reason="videos need the package av")

@@ -33,7 +33,7 @@ def json_text(images: Iterable[PhotoResult], totals: Totals | None) -> str:
 
 def _image_dict(image: PhotoResult) -> dict[str, Any]:
     counts = {name: prediction.to_dict() for name, prediction in image.counts.items()}
-    tiling = {} if image.tiling is None else {"tiles": image.tiling.to_dict()}
+    tiling = {} if image.tiling is None else {"tiles": image.tiling._asdict()}
     seconds = {} if image.seconds is None else {"seconds": image.seconds}
     return {"image": image.name, **seconds, "counts": counts, **tiling}
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from tallybox.cli import options
 from tallybox.cli.terminal import echo_json
 from tallybox.estimator.estimator import CountEstimator
-from tallybox.photos.specs import check_same_detector
+from tallybox.photos.detector import check_same_detector
 
 
 @click.command("evaluate")

@@ -41,10 +41,10 @@ def explain(
     from tallybox.estimator.estimator import CountEstimator
     from tallybox.explain.page_data import canvas_size, estimator_counts, page_data
     from tallybox.photos.counter import PhotoCounter
+    from tallybox.photos.detector import DEFAULT_SPEC
     from tallybox.photos.images import read_photo
     from tallybox.photos.shipped import shipped_estimator
     from tallybox.photos.sources import find_sources
-    from tallybox.photos.specs import DEFAULT_SPEC
     from tallybox.photos.tiles import window_side
 
     out = out or path.with_suffix(".html")

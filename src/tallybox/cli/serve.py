@@ -39,8 +39,8 @@ def serve(
         import_optional(package, needed_for="serving", install="'tallybox[serve]'")
     from tallybox.estimator.estimator import CountEstimator
     from tallybox.photos.counter import PhotoCounter
+    from tallybox.photos.detector import DEFAULT_SPEC
     from tallybox.photos.shipped import shipped_estimator
-    from tallybox.photos.specs import DEFAULT_SPEC
     from tallybox.service.api import ServiceSettings
     from tallybox.service.server import serve as run
 

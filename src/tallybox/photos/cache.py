@@ -8,19 +8,17 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import count
+from functools import partial
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time_ns
 from typing import Any, Literal
 
 from tallybox.detections.detections import Detections
 from tallybox.detections.writers import check_can_be_written, write_detections
 from tallybox.errors import InputError
 from tallybox.files import import_optional
-from tallybox.photos.detector import categories_of
-from tallybox.photos.pipeline import OnFailure, OnProgress, PhotoResult, detect_each
-from tallybox.photos.specs import DEFAULT_SPEC, detector_of
-from tallybox.photos.tiles import Tiling
+from tallybox.photos.detector import DEFAULT_SPEC, Detector, categories_of, detector_of
+from tallybox.photos.pipeline import OnFailure, OnProgress, PhotoResult, Tiling, detect_each
 
 MAX_PHOTOS, MAX_SECONDS = 32, 10.0  # of a file: at most so much is done again after a kill
 METADATA_KEY = b"tallybox.photos"
@@ -51,29 +49,30 @@ def resumed(
     states = {image_id: file_state(path) for image_id, path in photos.items()}
     kept = _read(folder, settings, states)
     detected = detect([path for image_id, path in photos.items() if image_id not in kept])
-    names = (folder / f"{number:05}.parquet" for number in count(1))
-    new: dict[str, PhotoResult] = {}
+    images: list[Detections] = []
+    tilings: dict[str, Tiling] = {}
 
     def write() -> None:
-        images = [replace(photo.detections, image_id=key) for key, photo in new.items() if photo.detections is not None]
         if images:
-            tiling = {key: photo.tiling for key, photo in new.items() if photo.tiling is not None}
-            stored = {**settings, "photos": {image.image_id: states[str(image.image_id)] for image in images}}
-            path = next(name for name in names if not name.exists())
-            metadata = {METADATA_KEY: json.dumps({**stored, "tiling": tiling})}
+            of_photos = {"photos": {str(image.image_id): states[str(image.image_id)] for image in images}}
+            metadata = {METADATA_KEY: json.dumps({**settings, **of_photos, "tiling": tilings})}
+            path = folder / f"{time_ns()}.parquet"
             write_parquet(images, path, categories=images[0].category_names, metadata=metadata)
-        new.clear()
+        images.clear()
+        tilings.clear()
 
     last = monotonic()
     try:
         for image_id, path in photos.items():
             if image_id in kept:
-                image, tiling = kept.pop(image_id)
-                yield PhotoResult(path, image, tiling=tiling)
+                yield replace(kept.pop(image_id), source=path)
                 continue
             result = next(detected)
-            new[image_id] = replace(result, photo=None, predictions=None)
-            if len(new) == MAX_PHOTOS or monotonic() - last > MAX_SECONDS:
+            if result.detections is not None:
+                images.append(replace(result.detections, image_id=image_id))
+            if result.tiling is not None:
+                tilings[image_id] = result.tiling
+            if len(images) == MAX_PHOTOS or monotonic() - last > MAX_SECONDS:
                 write()
                 last = monotonic()
             yield result
@@ -81,13 +80,11 @@ def resumed(
         write()
 
 
-def _read(
-    folder: Path, settings: Mapping[str, Any], states: Mapping[str, Any]
-) -> dict[str, tuple[Detections, Tiling | None]]:
+def _read(folder: Path, settings: Mapping[str, Any], states: Mapping[str, Any]) -> dict[str, PhotoResult]:
     """Return the detections in the folder of photos that have not changed since."""
     from tallybox.detections.readers import read_detections, read_parquet_metadata
 
-    kept: dict[str, tuple[Detections, Tiling | None]] = {}
+    kept: dict[str, PhotoResult] = {}
     for part in sorted(folder.glob("*.parquet")):
         stored = read_parquet_metadata(part, METADATA_KEY)
         if any(stored.get(key) != value for key, value in settings.items()):
@@ -96,19 +93,21 @@ def _read(
             image_id = str(image.image_id)
             if image_id in states and stored.get("photos", {}).get(image_id) == states[image_id]:
                 tiling = stored.get("tiling", {}).get(image_id)
-                kept[image_id] = replace(image, image_id=image_id), None if tiling is None else Tiling(*tiling)
+                kept[image_id] = PhotoResult(None, image, tiling=None if tiling is None else Tiling(*tiling))
     return kept
 
 
-def detect_to_file(photos: Mapping[str, Path], out: Path, **options: Any) -> list[Detections]:
+def detect_to_file(
+    photos: Mapping[str, Path], out: Path, *, spec: str = DEFAULT_SPEC, texts: Sequence[str] = (), **options: Any
+) -> list[Detections]:
     """Write the detections of photos, by their ids, to a file, which appears when all of them are done.
 
     The same call resumes after an interruption. ``options`` are those of `cached_detections`.
     """
     check_can_be_written(out)
-    folder = unfinished_folder(out)
-    names, images = cached_detections(photos, folder, **options)
-    write_detections(images, out, categories=names)
+    folder, detector = unfinished_folder(out), detector_of(spec, texts=texts)
+    images = cached_detections(photos, folder, detector, (spec, *texts), **options)
+    write_detections(images, out, categories=categories_of(detector))
     shutil.rmtree(folder)
     return images
 
@@ -116,54 +115,40 @@ def detect_to_file(photos: Mapping[str, Path], out: Path, **options: Any) -> lis
 def cached_detections(
     photos: Mapping[str, Path],
     folder: Path,
+    detector: Detector,
+    described: Sequence[str],
     *,
-    spec: str = DEFAULT_SPEC,
-    texts: Sequence[str] = (),
     engine: Engine = "local",
-    check: Callable[[Mapping[int, str]], None] = lambda categories: None,
     on_failure: OnFailure = lambda error: None,
     on_progress: OnProgress = lambda done, total: None,
-) -> tuple[Mapping[int, str], list[Detections]]:
-    """Return the names of a detector's categories and its detections in photos, under the photos' ids.
+) -> list[Detections]:
+    """Return a detector's detections in photos, under the photos' ids; ``described`` is its SPEC with its phrases.
 
-    They come from the folder. Photos that are not in it yet are detected and added. Before that, ``check`` gets the
-    names and may raise. A photo that cannot be read is given to ``on_failure`` and left out.
+    They come from the folder. Photos that are not in it yet are detected and added. A photo that cannot be read is
+    given to ``on_failure`` and left out.
     """
+    spec, *texts = described
+    names, file = categories_of(detector), spec.partition(":")[2]
+    settings = {"detector": described, "model": file_state(Path(file)) if file else None}
+    detect: Callable[[list[Path]], Iterator[PhotoResult]] = partial(detect_each, detector=detector)
+    if engine == "ray":
+        from tallybox.photos.distributed import detect_each_with_ray
 
-    def detect(paths: list[Path]) -> Iterator[PhotoResult]:
-        detector = detector_of(spec, texts=texts)
-        names = categories_of(detector)
-        check(names)
-        if engine == "ray":
-            from tallybox.photos.distributed import detect_each_with_ray
-
-            detected = detect_each_with_ray(spec, texts, paths)
-        else:
-            detected = detect_each(paths, detector)
-        for photo in detected:
-            image = photo.detections
-            yield photo if image is None else replace(photo, detections=image.renumbered({}, names))
-
-    settings = {"detector": [spec, *texts], "model": file_state(Path(spec.partition(":")[2]))}
+        detect = partial(detect_each_with_ray, spec, texts)
     images: list[Detections] = []
     results = zip(photos, resumed(photos, folder, settings, detect), strict=True)
     for done, (image_id, photo) in enumerate(results, start=1):
         if photo.detections is not None:
-            images.append(replace(photo.detections, image_id=image_id))
+            images.append(replace(photo.detections, image_id=image_id, category_names=names))
         elif photo.error is not None:
             on_failure(photo.error)
         on_progress(done, len(photos))
     if not images:
         raise InputError(f"None of {len(photos)} photos can be read")
-    return images[0].category_names or {}, images
+    return images
 
 
-def file_state(path: Path) -> list[Any] | None:
-    """Return the size and the time of a file, or of the files in a folder; None if there is none."""
-    try:
-        if path.is_dir():
-            return [[file.name, *(file_state(file) or [])] for file in sorted(path.iterdir()) if file.is_file()]
-        state = path.stat()
-    except (OSError, ValueError):
-        return None
-    return [state.st_size, state.st_mtime_ns]
+def file_state(path: Path) -> list[list[Any]]:
+    """Return the name, the size and the time of a file, or of each file in a folder; nothing if there is none."""
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    return [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files if file.is_file()]

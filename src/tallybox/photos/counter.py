@@ -18,13 +18,12 @@ from tallybox.errors import InputError, InputTypeError
 from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.estimator.explanation import CountExplanation
 from tallybox.estimator.prediction import CountPrediction
-from tallybox.photos.detector import Detector, categories_of
+from tallybox.photos.detector import Detector, categories_of, check_same_detector, detector_of
 from tallybox.photos.images import Photo, PhotoSource, buffered, read_photo, read_size
 from tallybox.photos.picodet import DEFAULT_SIZE, MAX_PER_CATEGORY, PicoDet
-from tallybox.photos.pipeline import PhotoResult, detect_each, detect_in_windows
+from tallybox.photos.pipeline import PhotoResult, Tiling, detect_each, detect_photos
 from tallybox.photos.shipped import shipped_estimator
-from tallybox.photos.specs import check_same_detector, detector_of
-from tallybox.photos.tiles import CROWDED, Tiles, Tiling, blocks_of, check_tiles, count_blocks, uses_up, window_side
+from tallybox.photos.tiles import CROWDED, Tiles, check_tiles, count_blocks, detect_in_windows, uses_up, window_side
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -129,8 +128,8 @@ class PhotoCounter:
         """Return a photo with the counts of its detections, which may be those of an earlier run."""
         if photo.tiling is None or photo.detections is None:
             return next(self._count_whole([photo], categories))
-        blocks = blocks_of(photo.detections, photo.tiling.side)
-        return replace(photo, predictions=count_blocks(self.estimator, blocks, categories)[0])
+        predictions, _ = count_blocks(self.estimator, photo.detections, photo.tiling.side, categories)
+        return replace(photo, predictions=predictions)
 
     def _count_whole(
         self, batch: Sequence[PhotoResult], categories: Categories, *, keep_inputs: bool = False
@@ -155,35 +154,32 @@ class PhotoCounter:
         if counted.photo is None or counted.detections is None:
             return False
         limit = CROWDED * self.estimator.fitted.config.max_objects
-        is_crowded = any(prediction.count >= limit for prediction in counted.counts.values())
-        if not is_crowded and isinstance(self.detector, PicoDet):
-            is_crowded = uses_up(counted.detections, MAX_PER_CATEGORY)
+        is_crowded = any(prediction.count >= limit for prediction in counted.counts.values()) or (
+            isinstance(self.detector, PicoDet) and uses_up(counted.detections, MAX_PER_CATEGORY)
+        )
         return is_crowded and self._window_side(counted.photo.size_wh, crowded=True) > 0
 
     def _window_side(self, size_wh: tuple[int, int], *, crowded: bool = False) -> int:
         return window_side(size_wh, self.tiles, fitted_side=self.estimator.fitted.longer_side, crowded=crowded)
 
     def _count_in_windows(self, counted: PhotoResult, categories: Categories, keep_photo: bool) -> PhotoResult:
-        start = perf_counter()
+        start, is_auto = perf_counter(), self.tiles == "auto"
         try:
             photo = _decoded(counted)
+            side = self._window_side(photo.size_wh, crowded=True)
+            side *= -(-photo.size_wh[0] // photo.image.width)  # a photo of more than 64 megapixels is reduced
+            detections, side, windows = detect_in_windows(photo, side, self.detector, coarser=is_auto)
         except InputError as error:
             return PhotoResult(counted.source, error=error)
-        side = self._window_side(photo.size_wh, crowded=True)
-        side *= -(-photo.size_wh[0] // photo.image.width)  # a photo of more than 64 megapixels is reduced
-        detections, side, windows = detect_in_windows(photo, side, self.detector, coarser=self.tiles == "auto")
         (matched,) = self.estimator.matched([detections])
-        tiling = Tiling(side, windows, perf_counter() - start) if side else None
+        tiling = Tiling(side, windows, round(perf_counter() - start, 2)) if side else None
         kept = photo if keep_photo else None
         return self.count_detected(PhotoResult(counted.source, matched, photo=kept, tiling=tiling), categories)
 
     def explain(self, photo: PhotoSource, categories: Categories = None) -> dict[str, CountExplanation]:
         """Return which boxes of a photo were counted and why, by the category's name; the photo is seen as a whole."""
-        (detected,) = detect_each([photo], self.detector)
-        if detected.error is not None:
-            raise detected.error
-        assert detected.detections is not None
-        return self._by_name(self.estimator.explain(detected.detections, categories))
+        (detections,) = detect_photos([read_photo(photo)], self.detector)
+        return self._by_name(self.estimator.explain(detections, categories))
 
     def draw(self, counted: PhotoResult, **options: Any) -> Image:
         """Return a counted photo with its objects outlined and, below it, the counts in words.
@@ -195,13 +191,14 @@ class PhotoCounter:
         assert counted.detections is not None
         photo = _decoded(counted, reduced_to=MAX_SIDE)
         if counted.tiling is None:
-            explanations = self._by_name(self.estimator.explain(counted.detections, predictions=counted.predictions))
-            return draw_outlines(photo, outlines_of(counted.detections, explanations), counted.counts, **options)
+            parts = [(counted.detections, self.estimator.explain(counted.detections, predictions=counted.predictions))]
+        else:
+            listed = list(counted.predictions or ())
+            _, blocks = count_blocks(self.estimator, counted.detections, counted.tiling.side, listed)
+            parts = [(block.in_photo(), self.estimator.explain(block.detections, listed)) for block in blocks]
         outlines: list[Outline] = []
-        listed = list(counted.predictions or ())
-        for block in count_blocks(self.estimator, blocks_of(counted.detections, counted.tiling.side), listed)[1]:
-            explanations = self._by_name(self.estimator.explain(block.detections, listed))
-            outlines += outlines_of(block.in_photo(), explanations, outlines)
+        for detections, explanations in parts:
+            outlines += outlines_of(detections, self._by_name(explanations), outlines)
         return draw_outlines(photo, outlines, counted.counts, **options)
 
     def _by_name(self, explanations: Mapping[int, CountExplanation]) -> dict[str, CountExplanation]:

@@ -1,10 +1,17 @@
-"""Count in everything that paths name: photos, videos and files of detections, as `tallybox count` does."""
+"""Count in everything that paths name: photos, videos and files of detections, as `tallybox count` does.
+
+Frames of videos, at regular times, are counted like photos (PyAV, the extra ``video``).
+"""
 
 import collections
+import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain, groupby
 from pathlib import Path
+from typing import Any
 
 from tallybox import __version__
 from tallybox.detections.categories import ClassNames
@@ -13,14 +20,18 @@ from tallybox.detections.readers import read_detections
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.estimator.totals import Totals
+from tallybox.files import error_summary, import_optional
 from tallybox.photos.cache import Engine, file_state, resumed
 from tallybox.photos.counter import PhotoCounter
+from tallybox.photos.detector import DEFAULT_SPEC
+from tallybox.photos.images import VideoFrame
 from tallybox.photos.pipeline import OnProgress, PhotoResult
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.photos.sources import find_sources
-from tallybox.photos.specs import DEFAULT_SPEC
 from tallybox.photos.tiles import Tiles, check_tiles
-from tallybox.photos.video import expected_frames, is_video, parse_interval, read_frames
+
+VIDEO_SUFFIXES = (".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm")
+SECONDS_OF_UNIT = {"ms": 0.001, "s": 1.0, "min": 60.0, "": 1.0}
 
 
 class PathCounter:
@@ -52,7 +63,7 @@ class PathCounter:
         self.skipped = collections.Counter[str]()  # files in folders that are not photos, by suffix
         self.sources = find_sources(paths, self.skipped)
         self.files = [source.path for source in self.sources if not source.is_photo]  # of detections
-        self.videos = [source.path for source in self.sources if source.is_photo and is_video(source.path)]
+        self.videos = [source.path for source in self.sources if source.path.suffix.lower() in VIDEO_SUFFIXES]
         self.has_photos = len(self.files) < len(self.sources)
         self.spec, self.texts, self.tiles = detector or DEFAULT_SPEC, tuple(texts), check_tiles(tiles)
         self.engine, self.seconds = engine, parse_interval(every or "1s")
@@ -125,7 +136,7 @@ class PathCounter:
                 from tallybox.photos.distributed import count_each_with_ray
 
                 return count_each_with_ray(self.counter, paths, categories)
-            frames = (read_frames(path, self.seconds) if is_video(path) else [path] for path in paths)
+            frames = (read_frames(path, self.seconds) if path in self.videos else [path] for path in paths)
             return self.counter.count_each(chain.from_iterable(frames), categories, keep_photos=keep_photos)
 
         if folder is None or self.videos:
@@ -142,3 +153,52 @@ class PathCounter:
         for photo in resumed(by_id, folder, settings, count):
             is_counted = photo.detections is None or photo.predictions is not None
             yield photo if is_counted else self.counter.count_detected(photo, categories)
+
+
+def parse_interval(text: str) -> float:
+    """Return the seconds of a time such as ``1s``, ``500ms`` or ``2min``.
+
+    >>> parse_interval("500ms"), parse_interval("2min"), parse_interval("1.5")
+    (0.5, 120.0, 1.5)
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|min|)", text.strip())
+    if match is None or float(match[1]) == 0:
+        raise InputError(f"{text!r} is not an interval such as 1s, 500ms or 2min")
+    return float(match[1]) * SECONDS_OF_UNIT[match[2]]
+
+
+def read_frames(path: Path, every: float) -> Iterator[VideoFrame]:
+    """Yield the first frame at or after each multiple of ``every`` seconds, upright."""
+    with _opened(path) as container:
+        stream = container.streams.video[0]
+        stream.thread_type = "AUTO"
+        start = float((stream.start_time or 0) * stream.time_base)
+        due = 0.0
+        for frame in container.decode(stream):
+            seconds = (frame.time or 0.0) - start
+            if seconds + 1e-6 < due:
+                continue
+            image = frame.to_image()
+            if rotation := getattr(frame, "rotation", 0):  # a phone that was held sideways
+                image = image.rotate(rotation, expand=True)
+            yield VideoFrame(path, round(seconds, 3), image)
+            due = every * (math.floor(seconds / every + 1e-6) + 1)
+
+
+def expected_frames(path: Path, every: float) -> int:
+    """Return about how many frames `read_frames` yields; raise if the file is not a video."""
+    with _opened(path) as container:
+        duration = (container.duration or 0) / 1_000_000
+    return max(1, math.ceil(duration / every))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    av = import_optional("av", needed_for=f"counting in the video {path}", install="'tallybox[video]'")
+    try:
+        with av.open(str(path)) as container:
+            if not container.streams.video:
+                raise InputError(f"{path} has no video stream")
+            yield container
+    except av.error.FFmpegError as error:
+        raise InputError(f"Cannot read the video {path}: {error_summary(error)}") from None

@@ -1,21 +1,25 @@
-"""What a detector is: photos in, `Detections` out."""
+"""What a detector is, and detectors by name (SPEC), as `tallybox count` and `PhotoCounter` take them.
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Protocol, TypeVar
+A SPEC is ``picodet``, a library and what it loads (``transformers:MODEL``), or a function that returns a detector
+(``package.module:factory``).
+"""
 
-import numpy as np
-from numpy.typing import NDArray
+import inspect
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
-from tallybox.concurrency import in_batches
+from tallybox.components import import_by_name
 from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.detections.detections import Detections
-from tallybox.errors import InputError, TallyboxError
-from tallybox.files import error_summary
+from tallybox.devices import Device
+from tallybox.errors import InputError, did_you_mean
+from tallybox.files import wrap_errors
+from tallybox.photos.detectors import OnnxDetector, TorchvisionDetector, TransformersDetector, UltralyticsDetector
 from tallybox.photos.images import Photo
+from tallybox.photos.picodet import PicoDet
 
-Result = TypeVar("Result")  # for one photo
+DEFAULT_SPEC = "picodet"
 
 
 class Detector(Protocol):
@@ -40,42 +44,54 @@ def categories_of(detector: Detector) -> Mapping[int, str]:
     return categories
 
 
-@contextmanager
-def wrap_errors(message: str, kind: type[TallyboxError] = TallyboxError) -> Iterator[None]:
-    """Turn an exception of another library into an error of one line; our own errors pass."""
-    try:
-        yield
-    except TallyboxError:
-        raise
-    except Exception as error:
-        raise kind(f"{message}: {type(error).__name__}: {error_summary(error)}") from error
+LOADERS: dict[str, Callable[..., Detector]] = {
+    "transformers": TransformersDetector.load,
+    "ultralytics": UltralyticsDetector.load,
+    "torchvision": TorchvisionDetector.load,
+    "onnx": OnnxDetector,
+}
+FORMS = "picodet, transformers:MODEL, ultralytics:FILE, torchvision:NAME, onnx:FILE or package.module:factory"
 
 
-def boxes_in_photo(
-    boxes_xyxy: NDArray[np.float32], input_wh: tuple[int, int], photo_wh: tuple[int, int]
-) -> NDArray[np.float32]:
-    """Scale boxes ``[N, 4]`` from the model's input image to the photo, and cut them at its edges."""
-    size = np.tile(np.array(photo_wh, np.float32), 2)  # width, height, width, height
-    return (boxes_xyxy * (size / np.tile(np.array(input_wh, np.float32), 2))).clip(0, size)
+def detector_of(spec: str, *, texts: Sequence[str] = (), device: Device = None) -> Detector:
+    """Return the detector that a SPEC stands for; ``texts`` are the phrases that a zero-shot model looks for."""
+    kind, _, name = spec.partition(":")
+    if kind == "transformers" and name:
+        return TransformersDetector.load(name, texts=texts, device=device)
+    if spec == DEFAULT_SPEC or (kind in LOADERS and name):
+        if texts:
+            raise InputError(f"{spec} does not look for phrases; leave --text out, or choose with --category")
+        return PicoDet(device=device) if spec == DEFAULT_SPEC else LOADERS[kind](name, device=device)
+    if kind not in LOADERS and all(part.isidentifier() for part in (*kind.split("."), name)):
+        return _from_factory(spec, texts, device)
+    raise InputError(f"Unknown detector {spec!r}; use {FORMS}{did_you_mean(kind, [DEFAULT_SPEC, *LOADERS])}")
 
 
-def map_same_size(
-    function: Callable[[Sequence[Photo]], Sequence[Result]],
-    photos: Sequence[Photo],
-    sizes: Sequence[tuple[int, int]],
-    *,
-    at_once: int | None = None,
-) -> list[Result]:
-    """Call a function with batches of photos of the same size; return its results in the order of the photos.
+def check_same_detector(learned_from: Sequence[str], detector: Sequence[str]) -> None:
+    """Raise if an estimator was fitted to another detector; each is a SPEC and its phrases.
 
-    Models pad the photos of a batch to the largest of them, which changes what they detect: what is detected in a photo
-    must not depend on the photos beside it. A batch has up to ``at_once`` photos, by default all of a size.
+    The estimator's is not taken in place of the other: a SPEC may import code, and a file must not decide what is run.
+
+    >>> check_same_detector(["onnx:bolts.onnx"], ["onnx:bolts.onnx"])
     """
-    by_size: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for index, size_wh in enumerate(sizes):
-        by_size[size_wh].append(index)
-    results: dict[int, Result] = {}
-    for indices in by_size.values():
-        for batch in in_batches(indices, at_once or len(indices)):
-            results.update(zip(batch, function([photos[index] for index in batch]), strict=True))
-    return [results[index] for index in range(len(photos))]
+    if learned_from and tuple(learned_from) != tuple(detector):
+        spec, *texts = learned_from
+        learned = shlex.join(["--detector", spec, *(word for text in texts for word in ("--text", text))])
+        raise InputError(f"This estimator was fitted to another detector; pass {learned}")
+
+
+def _from_factory(spec: str, texts: Sequence[str], device: Device) -> Detector:
+    """Import a function and return its detector; Python's own folders come before the current one.
+
+    The function gets ``texts=`` and ``device=`` if it has parameters of these names.
+    """
+    with wrap_errors(f"Cannot make the detector {spec}", InputError):
+        factory = import_by_name(spec)
+        parameters = inspect.signature(factory).parameters
+        if texts and "texts" not in parameters:
+            raise InputError(f"{spec} has no parameter texts; leave --text out")
+        given = {"texts": tuple(texts), "device": device} if texts else {"device": device}
+        detector: Detector = factory(**{key: value for key, value in given.items() if key in parameters})
+    if not callable(getattr(detector, "detect", None)):
+        raise InputError(f"{spec} must return an object with detect(photos); got {type(detector).__name__}")
+    return detector

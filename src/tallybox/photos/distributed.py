@@ -17,18 +17,15 @@ import numpy as np
 import torch
 
 from tallybox.errors import TallyboxError
-from tallybox.estimator.estimator import Categories, CountEstimator
+from tallybox.estimator.estimator import Categories
 from tallybox.files import error_summary, import_optional
 from tallybox.photos.counter import PhotoCounter
-from tallybox.photos.detector import Detector
+from tallybox.photos.detector import detector_of
 from tallybox.photos.pipeline import PhotoResult, detect_each
-from tallybox.photos.specs import detector_of
-from tallybox.photos.tiles import Tiles
 
 MAX_PHOTOS_PER_BATCH = 64  # four seconds on a core, done again if a worker is lost
 BATCHES_PER_WORKER = 4  # at least, so that all workers have work until the end
 WORKERS_PER_GPU = 4  # one prepares photos while another detects
-SPECS_OF_FILES = ("onnx", "transformers", "ultralytics")  # may have a path after the colon
 
 Process = Callable[[Iterable[Path]], Iterator[PhotoResult]]
 
@@ -40,43 +37,28 @@ def count_each_with_ray(
 
     Workers make a detector that the counter has by name; any other object is pickled.
     """
-    detector = _absolute(counter.spec) or counter.detector
-    return _map_photos(partial(_counting, detector, counter.estimator, counter.tiles, counter.texts, categories), paths)
+    given: dict[str, Any] = {"estimator": counter.estimator, "tiles": counter.tiles}
+    detector, texts = (counter.spec, counter.texts) if counter.spec else (counter.detector, None)
+
+    def make(device: str) -> Process:
+        by_name: dict[str, Any] = {} if texts is None else {"device": device, "texts": texts}
+        return partial(PhotoCounter(detector, **given, **by_name).count_each, categories=categories)
+
+    return _map_photos(make, paths)
 
 
 def detect_each_with_ray(spec: str, texts: Sequence[str], paths: Iterable[str | Path]) -> Iterator[PhotoResult]:
     """Yield the results of `detect_each`, in the same order, from many machines."""
-    return _map_photos(partial(_detecting, str(_absolute(spec)), tuple(texts)), paths)
-
-
-def _counting(
-    detector: str | Detector,
-    estimator: CountEstimator,
-    tiles: Tiles,
-    texts: Sequence[str],
-    categories: Categories,
-    device: str,
-) -> Process:
-    options: dict[str, Any] = {"device": device, "texts": texts} if isinstance(detector, str) else {}
-    return partial(PhotoCounter(detector, estimator, tiles=tiles, **options).count_each, categories=categories)
-
-
-def _detecting(spec: str, texts: Sequence[str], device: str) -> Process:
-    return partial(detect_each, detector=detector_of(spec, texts=texts, device=device))
-
-
-def _absolute(spec: str | None) -> str | None:
-    """Return a SPEC that is valid in any folder."""
-    kind, _, name = (spec or "").partition(":")
-    return f"{kind}:{Path(name).absolute()}" if kind in SPECS_OF_FILES and Path(name).exists() else spec
+    return _map_photos(
+        lambda device: partial(detect_each, detector=detector_of(spec, texts=texts, device=device)), paths
+    )
 
 
 def _run(batch: dict[str, Any], task: bytes, folder: Path, cpus: int, gpus: float) -> dict[str, Any]:
     """Process a batch of photos in a worker process."""
-    if torch.get_num_threads() != cpus:
-        torch.set_num_threads(cpus)
-    process = _unpacked(task, "cuda" if gpus else "cpu")
+    torch.set_num_threads(cpus)
     with chdir(folder) if folder.is_dir() else nullcontext():  # relative paths start there
+        process = _unpacked(task, "cuda" if gpus else "cpu")
         results = [pickle.dumps(result) for result in process(map(Path, batch["item"]))]
     return {"result": np.array(results, object)}
 
@@ -84,11 +66,11 @@ def _run(batch: dict[str, Any], task: bytes, folder: Path, cpus: int, gpus: floa
 @lru_cache(maxsize=1)
 def _unpacked(task: bytes, device: str) -> Process:
     """Make the detector once for all batches of a process."""
-    process: Process = pickle.loads(task)(device=device)
+    process: Process = pickle.loads(task)(device)
     return process
 
 
-def _map_photos(make: Callable[..., Process], paths: Iterable[str | Path]) -> Iterator[PhotoResult]:
+def _map_photos(make: Callable[[str], Process], paths: Iterable[str | Path]) -> Iterator[PhotoResult]:
     names = [str(path) for path in paths]
     if not names:
         return
@@ -130,8 +112,9 @@ def _resources(ray: Any) -> tuple[int, float, int]:
 def _connected() -> Any:
     """Return Ray, connected to the cluster of RAY_ADDRESS or to this machine, without usage statistics."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    ray = import_optional("ray", needed_for="counting on many machines", install="'tallybox[ray]'")
     import_optional("ray.data", needed_for="counting on many machines", install="'tallybox[ray]'")
+    import ray
+
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     if not ray.is_initialized():
         try:

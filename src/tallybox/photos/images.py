@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import threading
 import warnings
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -13,13 +14,14 @@ from importlib import import_module
 from io import BytesIO
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tallybox.concurrency import in_batches
 from tallybox.errors import InputError, InputTypeError, TallyboxError
 from tallybox.files import error_summary, import_optional, is_special
 
@@ -40,16 +42,13 @@ UPRIGHT = ("FLIP_LEFT_RIGHT", "ROTATE_180", "FLIP_TOP_BOTTOM", "TRANSPOSE", "ROT
 BILINEAR, BICUBIC = 2, 3  # Pillow's numbers for filters; Pillow is imported only to read photos
 GREY = 114  # the padding of a photo in a detector's input
 
-# Six files of 300 kB that claim 99 million pixels took 2.3 GB when several threads decoded them at once.
-LARGE_PIXELS = 16_000_000
+LARGE_PIXELS = 16_000_000  # six files of 300 kB that claim 99 million took 2.3 GB when several threads decoded them
 BAND_PIXELS = 1 << 20
 _one_large_photo = threading.Lock()
+_opening = threading.Lock()  # the filters of warnings belong to the whole process
 
-# Python's filters of warnings belong to the whole process; only one thread may change them at a time.
-_opening = threading.Lock()
-
-
-PhotoSource: TypeAlias = "str | Path | bytes | BinaryIO | Image | NDArray[np.uint8] | Tensor | VideoFrame"
+Result = TypeVar("Result")  # for one photo
+PhotoSource: TypeAlias = "str | Path | bytes | BinaryIO | Image | NDArray[np.uint8] | Tensor | VideoFrame | Photo"
 
 
 @dataclass(frozen=True)
@@ -98,18 +97,20 @@ def read_photo(source: PhotoSource, *, reduced_to: int | None = None, max_pixels
     >>> read_photo(np.zeros((48, 64, 3), np.uint8)).size_wh
     (64, 48)
     """
-    label = _label(source)
+    if isinstance(source, Photo):
+        return source
+    given = source if isinstance(source, str | Path) else getattr(source, "name", getattr(source, "filename", None))
+    label = str(given or f"the photo given as {type(source).__name__}")
     name = label if isinstance(source, str | Path | VideoFrame) else None
-    source = source.image if isinstance(source, VideoFrame) else source
     try:
         with _opened(source) as image:
             size_wh = image.size
             pixels = image.width * image.height
+            size = f"{label} has {image.width}×{image.height} pixels"
             if not pixels:
-                raise InputError(f"{label} has no pixels")
+                raise InputError(size)
             if pixels > max_pixels:
-                size = f"{image.width}×{image.height}"
-                raise PhotoTooLargeError(f"{label} has {size} pixels; the limit is {max_pixels // 1_000_000} million")
+                raise PhotoTooLargeError(f"{size}; the limit is {max_pixels // 1_000_000} million")
             factor = max(max(size_wh) // (reduced_to or max(size_wh)), ceil((pixels / KEPT_PIXELS) ** 0.5), 1)
             if factor > 1 and not isinstance(source, _pillow().Image):
                 image.draft(None, (size_wh[0] // factor, size_wh[1] // factor))  # JPEG can be decoded smaller
@@ -123,8 +124,6 @@ def read_photo(source: PhotoSource, *, reduced_to: int | None = None, max_pixels
         raise
     except FileNotFoundError:
         raise InputError(f"No such photo: {label}") from None
-    except MemoryError:
-        raise InputError(f"{label} does not fit into memory") from None
     except Exception as error:  # readers of damaged files raise anything
         raise InputError(f"Cannot read {label}: {_reason(error)}") from None
     if 2 <= orientation <= 8:
@@ -144,24 +143,19 @@ def buffered(source: PhotoSource) -> PhotoSource:
 
 def read_size(source: PhotoSource) -> tuple[int, int]:
     """Return the width and height of a photo from its header, before any rotation."""
-    with _opened(source.image if isinstance(source, VideoFrame) else source) as image:
+    with _opened(source) as image:
         return image.size
-
-
-def _label(source: object) -> str:
-    """Return what messages call a photo."""
-    name = source if isinstance(source, str | Path) else getattr(source, "name", getattr(source, "filename", None))
-    return str(name or f"the photo given as {type(source).__name__}")
 
 
 @contextmanager
 def _opened(source: PhotoSource) -> Iterator[Image]:
     """Open a photo; of files, only the header is read."""
-    pillow = _pillow()
-    if isinstance(source, pillow.Image):
+    if isinstance(source, VideoFrame):
+        yield source.image
+    elif isinstance(source, _pillow().Image):
         yield source  # the caller closes it
     elif isinstance(source, np.ndarray | torch.Tensor):
-        yield pillow.fromarray(_as_pixels(source))
+        yield _pillow().fromarray(_as_pixels(source))
     elif isinstance(source, str | Path):
         if is_special(Path(source)):
             raise InputError(f"{source} is a pipe or a device, not a photo")
@@ -180,12 +174,11 @@ def _opened(source: PhotoSource) -> Iterator[Image]:
 
 def _as_pixels(pixels: NDArray[Any] | Tensor) -> NDArray[np.uint8]:
     """Return an array ``[H, W, 3]`` of an array or a tensor ``[3, H, W]``."""
-    is_tensor = isinstance(pixels, Tensor)
-    array = pixels.detach().cpu().numpy() if isinstance(pixels, Tensor) else pixels
-    if array.dtype != np.uint8 or array.ndim != 3 or array.shape[0 if is_tensor else 2] != 3 or not array.size:
-        layout = "torch tensor must be [3, H, W]" if is_tensor else "numpy array must be [H, W, 3]"
-        raise InputError(f"A photo as a {layout}, uint8; got {list(array.shape)}, {array.dtype}")
-    return np.ascontiguousarray(array.transpose(1, 2, 0) if is_tensor else array)
+    array = pixels.detach().cpu().movedim(0, -1).numpy() if isinstance(pixels, Tensor) else pixels
+    if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 3:
+        layout = "torch tensor must be [3, H, W]" if isinstance(pixels, Tensor) else "numpy array must be [H, W, 3]"
+        raise InputError(f"A photo as a {layout}, uint8; got {list(pixels.shape)}, {pixels.dtype}")
+    return np.ascontiguousarray(array)
 
 
 def letterbox(
@@ -212,52 +205,34 @@ def _decoding(pixels: int) -> Iterator[None]:
 
 def _reduced(image: Image, factor: int) -> Image:
     """Return a loaded image as RGB with its sides divided; a large one is converted in bands, without a second copy."""
+    if image.mode.startswith(("I", "F")):  # more than 8 bits a colour: scaled from 1, 255 or 65535
+        image = image if image.mode in ("I", "I;16", "F") else image.convert("I")
+        highest: Any = image.getextrema()[1]
+        scale = 255 / next((largest for largest in (1, 255) if highest <= largest), 65535)
+        image = image.point(lambda value: value * scale + 0.5).convert("L")
     can_reduce = image.mode in ("L", "RGB", "RGBA", "CMYK")
-    highest: Any = image.getextrema()[1] if _is_deep(image) else None
     if image.width * image.height <= LARGE_PIXELS or (image.mode == "RGB" and factor == 1):
-        return as_rgb(image.reduce(factor) if factor > 1 and can_reduce else image, highest)
+        return _as_rgb(image.reduce(factor) if factor > 1 and can_reduce else image)
     rows = factor * max(1, BAND_PIXELS // (image.width * factor))
-    bands = [(0, top, image.width, min(top + rows, image.height)) for top in range(0, image.height, rows)]
     result: Image = _pillow().new("RGB", (-(-image.width // factor), -(-image.height // factor)))
-    for band in bands:
-        part = image.crop(band)
-        part = as_rgb(part.reduce(factor), highest) if can_reduce else as_rgb(part, highest).reduce(factor)
-        result.paste(part, (0, band[1] // factor))
+    for top in range(0, image.height, rows):
+        part = image.crop((0, top, image.width, min(top + rows, image.height)))
+        part = _as_rgb(part.reduce(factor)) if can_reduce else _as_rgb(part).reduce(factor)
+        result.paste(part, (0, top // factor))
     return result
 
 
-def as_rgb(image: Image, highest: float | None) -> Image:
-    """Convert a band of a loaded image of any mode to RGB; transparent parts become white.
-
-    ``highest`` is the highest value of the whole image, if it has more than 8 bits a colour.
-    """
-    pillow = _pillow()
-    if highest is not None:
-        # 16 bits are scaled to 8; floating point is taken as from 0 to 1, or to 255 if it goes beyond 1.
-        values: NDArray[np.floating] = np.nan_to_num(np.asarray(image, np.float32), nan=0, posinf=0, neginf=0)
-        if image.mode == "F":
-            values = values * (255 if highest <= 1 else 1)
-        elif image.mode.startswith("I;16") or highest > 255:
-            values = values / 257
-        image = pillow.fromarray(values.clip(0, 255).round().astype(np.uint8))
-    elif image.has_transparency_data:
-        front = image.convert("RGBA")
-        white = pillow.new("RGBA", front.size, (255, 255, 255, 255))
-        white.alpha_composite(front)
-        image = white
+def _as_rgb(image: Image) -> Image:
+    """Convert a loaded image of any mode to RGB; transparent parts become white."""
+    if image.has_transparency_data:
+        front, image = image.convert("RGBA"), _pillow().new("RGBA", image.size, "white")
+        image.alpha_composite(front)
     return image if image.mode == "RGB" else image.convert("RGB")
-
-
-def _is_deep(image: Image) -> bool:
-    """Return whether an image has more than 8 bits a colour."""
-    return image.mode == "F" or image.mode.startswith("I")
 
 
 def _open(file: Path | BytesIO) -> Image:
     """Open an image, reading only its header; our own limit replaces Pillow's, which refuses 179 megapixels."""
     pillow = _pillow()
-    pillow.init()
-    _register_heif()
     with _opening, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         limit, pillow.MAX_IMAGE_PIXELS = pillow.MAX_IMAGE_PIXELS, None
@@ -268,21 +243,48 @@ def _open(file: Path | BytesIO) -> Image:
     return image
 
 
-@cache
-def _register_heif() -> None:
-    """Let Pillow read HEIC, the format of phones, if the package for it is installed."""
-    with suppress(ImportError):
-        import_module("pillow_heif").register_heif_opener()
-
-
 def _reason(error: Exception) -> str:
-    if isinstance(error, IsADirectoryError):
-        return "it is a folder"
-    if type(error).__name__ != "UnidentifiedImageError":
-        return error_summary(error)
+    if not isinstance(error, _pillow().UnidentifiedImageError):
+        return getattr(error, "strerror", None) or error_summary(error)
     heic = "" if "HEIF" in _pillow().OPEN else "; HEIC needs pip install 'tallybox[heic]'"
     return f"unsupported image format (JPEG, PNG, WebP, TIFF, GIF, BMP, AVIF and others are read{heic})"
 
 
+@cache
 def _pillow() -> Any:
-    return import_optional("PIL.Image", needed_for="reading photos", install="'tallybox[photos]'", package="pillow")
+    """Return Pillow with its readers, and that of HEIC, the format of phones, if the package for it is installed."""
+    pillow = import_optional("PIL.Image", needed_for="reading photos", install="'tallybox[photos]'", package="pillow")
+    pillow.init()
+    with suppress(ImportError):
+        import_module("pillow_heif").register_heif_opener()
+    return pillow
+
+
+def boxes_in_photo(
+    boxes_xyxy: NDArray[np.float32], input_wh: tuple[int, int], photo_wh: tuple[int, int]
+) -> NDArray[np.float32]:
+    """Scale boxes ``[N, 4]`` from the model's input image to the photo, and cut them at its edges."""
+    size = np.tile(np.array(photo_wh, np.float32), 2)  # width, height, width, height
+    return (boxes_xyxy * (size / np.tile(np.array(input_wh, np.float32), 2))).clip(0, size)
+
+
+def map_same_size(
+    function: Callable[[Sequence[Photo]], Sequence[Result]],
+    photos: Sequence[Photo],
+    sizes: Sequence[tuple[int, int]],
+    *,
+    at_once: int | None = None,
+) -> list[Result]:
+    """Call a function with batches of photos of the same size; return its results in the order of the photos.
+
+    Models pad the photos of a batch to the largest of them, which changes what they detect: what is detected in a photo
+    must not depend on the photos beside it. A batch has up to ``at_once`` photos, by default all of a size.
+    """
+    by_size: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for index, size_wh in enumerate(sizes):
+        by_size[size_wh].append(index)
+    results: dict[int, Result] = {}
+    for indices in by_size.values():
+        for batch in in_batches(indices, at_once or len(indices)):
+            results.update(zip(batch, function([photos[index] for index in batch]), strict=True))
+    return [results[index] for index in range(len(photos))]

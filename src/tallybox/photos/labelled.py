@@ -1,7 +1,7 @@
 """Labelled images: detections of a file, or of photos, with their true counts. `fit` and `evaluate` read them so."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,9 +11,9 @@ from tallybox.detections.labels import TrueCounts, match_images
 from tallybox.detections.readers import read_counts, read_detections
 from tallybox.errors import InputError
 from tallybox.photos.cache import cached_detections
+from tallybox.photos.detector import DEFAULT_SPEC, categories_of, detector_of
 from tallybox.photos.pipeline import OnFailure, OnProgress
 from tallybox.photos.sources import find_photos, find_sources
-from tallybox.photos.specs import DEFAULT_SPEC
 
 
 class LabelledImages(NamedTuple):
@@ -65,20 +65,17 @@ def read_labelled_images(
         counts = stored.for_detections(own_names)
     else:
         photos, used = find_photos([str(source)]), (detector or DEFAULT_SPEC, *texts)
-
-        def check(names: Mapping[int, str]) -> None:
-            """Raise before minutes of detecting if the labels are wrong; warnings come with the counts."""
-            with warnings.catch_warnings(action="ignore"):
-                stored.for_detections(names).of_photos(list(photos))
-
-        names, images = cached_detections(
+        looking = detector_of(used[0], texts=texts)
+        counts = stored.for_detections(categories_of(looking))
+        with warnings.catch_warnings(action="ignore"):  # they come with the counts
+            counts.of_photos(list(photos))  # raise before minutes of detecting if the labels are wrong
+        images = cached_detections(
             photos,
             Path(labels).with_suffix(".detections") if cache is None else Path(cache),
-            spec=used[0],
-            texts=texts,
-            check=check,
+            looking,
+            used,
             on_failure=on_failure,
             on_progress=on_progress,
         )
-        counts = stored.for_detections(names).of_photos([str(image.image_id) for image in images])
+        counts = counts.of_photos([str(image.image_id) for image in images])
     return LabelledImages(images, counts, used)

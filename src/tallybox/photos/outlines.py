@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from io import BytesIO
+from itertools import groupby
 from math import hypot
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
 from tallybox.detections.categories import named
@@ -31,15 +30,11 @@ MADE_BY = b"drawn by tallybox"  # the JPEG comment of these pictures
 FONTS = ("DejaVuSans.ttf", "Arial.ttf", "LiberationSans-Regular.ttf", "Helvetica.ttc")  # the first that is installed
 SMOOTH = 4  # discs are drawn so many times larger, then reduced
 
-Corners = tuple[float, float, float, float]
-Place = tuple[float, float]
-Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
-
 
 class Outline(NamedTuple):
     """One box to draw; ``number`` counts the objects of its category from 1, 0 for a leftover."""
 
-    corners: Corners
+    corners: tuple[float, float, float, float]
     name: str
     number: int
     is_counted: bool
@@ -90,36 +85,41 @@ def draw_outlines(
     picture = photo.image.copy()
     picture.thumbnail((MAX_SIDE, MAX_SIDE))
     scale = np.tile(np.array(picture.size) / np.array(photo.size_wh), 2)
-    layer = Image.new("RGBA", picture.size)
-    pen = ImageDraw.Draw(layer)
-    width = max(2, round(max(picture.size) / 200))
-    colours = category_colours(predictions, colours)
-    scaled = [outline._replace(corners=_on_picture(outline.corners, scale)) for outline in outlines]
-    if all_boxes:
-        for outline in scaled:
-            if not outline.is_counted:
-                colour = colours.get(outline.name, LEFTOVER) if outline.number else LEFTOVER
-                pen.rectangle(outline.corners, outline=colour, width=max(1, width // 3))
-    counted = sorted((outline for outline in scaled if outline.is_counted), key=lambda outline: outline.is_clear)
-    for outline in counted:  # clear ones on top
-        _draw_box(pen, outline, colours.get(outline.name, LEFTOVER), width)
+    layer, width = Image.new("RGBA", picture.size), max(2, round(max(picture.size) / 200))
+    seam, colours = max(1, width // 3), category_colours(predictions, colours)
+    counted = []
+    for outline in outlines:
+        x1, y1, x2, y2 = (np.array(outline.corners) * scale).tolist()
+        outline = outline._replace(corners=(x1, y1, max(x2 - 1, x1), max(y2 - 1, y1)))
+        if outline.is_counted:
+            counted.append(outline)
+        elif all_boxes:
+            colour = colours.get(outline.name, LEFTOVER) if outline.number else LEFTOVER
+            ImageDraw.Draw(picture).rectangle(outline.corners, outline=colour, width=seam)
+    counted.sort(key=lambda outline: outline.is_clear)
+    for is_clear, group in groupby(counted, key=lambda outline: outline.is_clear):  # clear ones on top
+        pen = ImageDraw.Draw(layer)
+        for outline in group:
+            x1, y1, x2, y2 = outline.corners
+            pen.rectangle((x1 - seam, y1 - seam, x2 + seam, y2 + seam), outline=SHADE, width=width + 2 * seam)
+            pen.rectangle(outline.corners, outline=colours.get(outline.name, LEFTOVER), width=width)
+        if not is_clear:  # dashed
+            diagonal = np.arange(layer.width) + np.arange(layer.height)[:, None]
+            is_drawn = diagonal % (7 * width) < 4 * width
+            layer.putalpha(Image.fromarray(np.asarray(layer.getchannel("A")) * is_drawn))
     radius = max(10, round(max(picture.size) / 58))
-    for outline, place in number_places(counted[::-1], radius):
+    for outline, (x, y) in number_places(counted[::-1], radius):
         ground = colours.get(outline.name, LEFTOVER) if outline.is_clear else "#ffffff"
         disc = _disc(str(outline.number), ground, radius)
-        layer.alpha_composite(disc, (max(0, round(place[0]) - radius), max(0, round(place[1]) - radius)))
+        layer.alpha_composite(disc, (max(0, round(x) - radius), max(0, round(y) - radius)))
     picture = Image.alpha_composite(picture.convert("RGBA"), layer).convert("RGB")
     if not with_caption:
         return picture
     clear = sum(outline.is_clear for outline in counted)
-    parts = [(text, colours[name]) for name, text in zip(colours, caption(predictions), strict=False)]
+    texts = (f"{named(str(p), name)} ({interval_text(p)})" for name, p in most_first(predictions) if p.count > 0)
+    parts = list(zip(texts, colours.values(), strict=True))
     key = f"{clear} clear" + (f", {len(counted) - clear} doubtful (dashed)" if clear < len(counted) else "")
     return _with_caption(picture, parts, key)
-
-
-def caption(predictions: Mapping[str, CountPrediction]) -> list[str]:
-    """Return the counts in words with their intervals, the most objects first: ``6 cars (3–9)``, ``4 people (0–8)``."""
-    return [f"{named(str(p), name)} ({interval_text(p)})" for name, p in most_first(predictions) if p.count > 0]
 
 
 def save_picture(picture: Image.Image, path: Path) -> None:
@@ -130,15 +130,13 @@ def save_picture(picture: Image.Image, path: Path) -> None:
             own = picture_before.info.get("comment")
         if own != MADE_BY or path.is_symlink():
             raise InputError(f"{path} exists and was not drawn by tallybox; choose another folder")
-    encoded = BytesIO()
-    picture.save(encoded, format="JPEG", quality=QUALITY, comment=MADE_BY)
     with atomic_writing(path) as file:
-        file.write(encoded.getbuffer())
+        picture.save(file, format="JPEG", quality=QUALITY, comment=MADE_BY)
 
 
-def number_places(outlines: Sequence[Outline], radius: float) -> Iterator[tuple[Outline, Place]]:
+def number_places(outlines: Sequence[Outline], radius: float) -> Iterator[tuple[Outline, tuple[float, float]]]:
     """Yield where the number of each box fits: in a corner of it, and on no other number."""
-    taken: list[Place] = []
+    taken: list[tuple[float, float]] = []
     for outline in outlines:
         x1, y1, x2, y2 = outline.corners
         if min(x2 - x1, y2 - y1) < 2 * radius:
@@ -148,42 +146,6 @@ def number_places(outlines: Sequence[Outline], radius: float) -> Iterator[tuple[
                 taken.append((x, y))
                 yield outline, (x, y)
                 break
-
-
-def _on_picture(corners: Corners, scale: NDArray[np.float64]) -> Corners:
-    x1, y1, x2, y2 = (np.array(corners) * scale).tolist()
-    return x1, y1, max(x2 - 1, x1), max(y2 - 1, y1)
-
-
-def _draw_box(pen: ImageDraw.ImageDraw, outline: Outline, colour: str, width: int) -> None:
-    """Draw a box, dashed if it is doubtful, with a dark seam."""
-    seam = max(1, width // 3)
-    strokes = list(_strokes(outline.corners, width, 0 if outline.is_clear else 4 * width))
-    for x1, y1, x2, y2 in strokes:
-        pen.rectangle((x1 - seam, y1 - seam, x2 + seam, y2 + seam), fill=SHADE)
-    for stroke in strokes:
-        pen.rectangle(stroke, fill=colour)
-
-
-def _strokes(corners: Corners, width: int, dash: int) -> Iterator[Corners]:
-    """Yield the sides of a box as thin rectangles; with ``dash``, in pieces of that length."""
-    x1, y1, x2, y2 = corners
-    for start, end in _pieces(x1, x2, dash):
-        yield start, y1, end, min(y1 + width - 1, y2)
-        yield start, max(y2 - width + 1, y1), end, y2
-    for start, end in _pieces(y1, y2, dash):
-        yield x1, start, min(x1 + width - 1, x2), end
-        yield max(x2 - width + 1, x1), start, x2, end
-
-
-def _pieces(start: float, end: float, dash: int) -> Iterator[tuple[float, float]]:
-    if not dash:
-        yield start, end
-        return
-    at = start
-    while at <= end:
-        yield at, min(at + dash, end)
-        at += 1.6 * dash
 
 
 def _disc(text: str, ground: str, radius: int) -> Image.Image:
@@ -201,7 +163,7 @@ def _disc(text: str, ground: str, radius: int) -> Image.Image:
 
 
 @cache
-def _font(size: int) -> Font:
+def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
     """Return a font of the machine, or Pillow's own, which has the letters of English only."""
     for name in FONTS:
         with suppress(OSError):
@@ -215,35 +177,27 @@ def _with_caption(picture: Image.Image, parts: Sequence[tuple[str, str]], key: s
     font, small = _font(size), _font(round(0.85 * size))
     line, margin, swatch = round(1.5 * size), round(0.8 * size), round(0.7 * size)
     width = max(picture.width, MIN_WIDTH)
-    if not isinstance(getattr(font, "path", None), str):  # Pillow's own
-        parts = [(text.replace("–", "-"), colour) for text, colour in parts]
-    rows: list[list[tuple[str, str]]] = [[]]
-    left = float(margin)
+    x, y = float(margin), picture.height + margin
+    placed = []
     for text, colour in parts:
-        needed = 2 * swatch + font.getlength(text) + 1.5 * size
-        if rows[-1] and left + needed > width:
-            rows.append([])
-            left = margin
-        rows[-1].append((text, colour))
-        left += needed
-    framed = Image.new(
-        "RGB", (width, picture.height + margin + line * (len(rows) + bool(parts)) + margin // 2), "white"
-    )
+        if not isinstance(getattr(font, "path", None), str):  # Pillow's own
+            text = text.replace("–", "-")
+        length = 1.7 * swatch + font.getlength(text)
+        if x > margin and x + size + length > width:
+            x, y = margin, y + line
+        placed.append((x, y, text, colour))
+        x += length + 1.5 * size
+    bottom = y + line * (2 if parts else 1) + margin // 2
+    framed = Image.new("RGB", (width, bottom), "white")
     framed.paste(picture, (0, 0))
     pen = ImageDraw.Draw(framed)
-    y = picture.height + margin
-    if not parts:
+    for x, y, text, colour in placed:
+        if x > margin:
+            pen.text((x - size, y), "·", fill="#626a73", font=font)
+        pen.rectangle((x, y + 0.3 * size, x + swatch, y + 0.3 * size + swatch), fill=colour)
+        pen.text((x + 1.7 * swatch, y), text, fill="black", font=font)
+    if parts:
+        pen.text((margin, y + line), key, fill="#626a73", font=small)
+    else:
         pen.text((margin, y), "Nothing counted", fill="black", font=font)
-        return framed
-    for row in rows:
-        x = float(margin)
-        for number, (text, colour) in enumerate(row):
-            if number:
-                pen.text((x, y), "·", fill="#626a73", font=font)
-                x += size
-            pen.rectangle((x, y + 0.3 * size, x + swatch, y + 0.3 * size + swatch), fill=colour)
-            pen.text((x + 1.7 * swatch, y), text, fill="black", font=font)
-            x += 1.7 * swatch + font.getlength(text) + 0.5 * size
-        y += line
-    pen.text((margin, y), key, fill="#626a73", font=small)
     return framed

@@ -7,21 +7,29 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from tallybox.concurrency import in_batches, map_in_order
 from tallybox.detections.detections import Detections, ImageId
 from tallybox.errors import InputError, TallyboxError
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions
-from tallybox.photos.detector import Detector, Result, wrap_errors
-from tallybox.photos.images import Photo, PhotoSource, VideoFrame, read_photo
+from tallybox.files import wrap_errors
+from tallybox.photos.detector import Detector
+from tallybox.photos.images import Photo, PhotoSource, Result, VideoFrame, read_photo
 from tallybox.photos.picodet import PicoDet
-from tallybox.photos.tiles import Tiling, crop_windows, join_useful_windows, join_windows, plan_windows
 
 BATCH = 8  # photos that detectors other than PicoDet get together
 
 OnFailure = Callable[[InputError], None]  # takes the error of a photo
 OnProgress = Callable[[int, int], None]  # takes the number of photos done, and of all
+
+
+class Tiling(NamedTuple):
+    """How a photo was counted in windows."""
+
+    side: int  # of the finest windows, in pixels of the photo
+    windows: int
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -75,46 +83,20 @@ def detect_each(
             yield PhotoResult(source, result[0], photo=result[1] if keep_photos else None)
 
 
-def detect_in_windows(
-    photo: Photo, side: int, detector: Detector, *, coarser: bool = False
-) -> tuple[Detections, int, int]:
-    """Return the detections of a photo from overlapping windows, the side of the finest ones, and how many there are.
-
-    With ``coarser``, windows that show hardly more than coarser ones are left out, and the side is 0 if all are.
-    """
-    windows = plan_windows(photo.size_wh, side)
-    found = [*_map_batches(partial(detect_photos, detector=detector), crop_windows(photo, windows), detector)]
-    if coarser:
-        return *join_useful_windows(photo, windows, found), len(windows)
-    return join_windows(photo, windows, found), side, len(windows)
-
-
 def map_photos(
     function: Callable[[Sequence[Photo]], list[Result]], sources: Iterable[PhotoSource], detector: Detector
 ) -> Iterator[tuple[PhotoSource, Result | InputError]]:
     """Yield the result of a function that uses a detector for each photo, or the photo's error, in order."""
-    read = partial(_read, detector=detector)
-    if _runs_in_threads(detector):  # each reads its own photos
-        return _map_batches(lambda batch: _call(function, [*map(read, batch)]), sources, detector)
-    ahead = detector.batch if isinstance(detector, PicoDet) else 0  # decode a batch while a GPU is busy with another
-    return _map_batches(partial(_call, function), map_in_order(read, sources, ahead=ahead), detector)
-
-
-def _map_batches(
-    function: Callable[[list[Any]], list[Result]], items: Iterable[Any], detector: Detector
-) -> Iterator[Result]:
-    """Yield the results of a function that uses a detector for batches of items."""
-    batches = in_batches(items, detector.batch if isinstance(detector, PicoDet) else BATCH)
+    read, call = partial(_read, detector=detector), partial(_call, function)
     if not isinstance(detector, PicoDet):
-        return chain.from_iterable(map(function, batches))
-    # Threads that share a photo on a CPU wait for each other at every layer. On a GPU, one thread detects while the
-    # caller counts; more would each take seconds to plan their convolutions.
-    threads = None if _runs_in_threads(detector) else 1
-    return chain.from_iterable(map_in_order(function, batches, threads=threads))
-
-
-def _runs_in_threads(detector: Detector) -> bool:
-    return isinstance(detector, PicoDet) and detector.device.type == "cpu"
+        return chain.from_iterable(map(call, in_batches(map_in_order(read, sources), BATCH)))
+    if detector.device.type == "cpu":
+        # Each thread reads and detects by itself: threads that share a photo wait for each other at every layer.
+        return map_in_order(lambda source: call([read(source)])[0], sources)
+    # A batch is decoded while one thread detects and the caller counts. More threads that detect would each take
+    # seconds to plan their convolutions.
+    photos = map_in_order(read, sources, ahead=detector.batch)
+    return chain.from_iterable(map_in_order(call, in_batches(photos, detector.batch), threads=1))
 
 
 def _read(source: PhotoSource, detector: Detector) -> tuple[PhotoSource, Photo | InputError]:
@@ -122,7 +104,7 @@ def _read(source: PhotoSource, detector: Detector) -> tuple[PhotoSource, Photo |
         photo = read_photo(source, reduced_to=2 * detector.size if isinstance(detector, PicoDet) else None)
     except InputError as error:
         return source, error
-    if isinstance(detector, PicoDet) and not _runs_in_threads(detector):
+    if isinstance(detector, PicoDet) and detector.device.type != "cpu":
         _ = photo.pixels  # in this thread rather than in the one that detects
     return source, photo
 

@@ -3,20 +3,13 @@
 docs/results/estimator/shipped.md describes the estimator, `data/sample_photos/NOTICE.md` names the photos' licence.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tallybox.estimator.estimator import CountEstimator
+from tallybox.estimator.estimator import CountEstimator
 
 DATA = Path(__file__).parent / "data"
 SHIPPED_ESTIMATOR = DATA / "picodet_estimator.safetensors"
-SAMPLE_PHOTOS = ("buses_in_the_rain.jpg", "riders_on_a_beach.jpg", "lobby_with_suitcases.jpg")
-
-# COCO's labels of the sample photos.
-SAMPLE_COUNTS = {
+SAMPLE_COUNTS = {  # COCO's labels of the sample photos
     "buses_in_the_rain.jpg": {"bus": 2, "car": 4, "person": 5, "motorcycle": 1},
     "riders_on_a_beach.jpg": {"horse": 2, "person": 2},
     "lobby_with_suitcases.jpg": {"suitcase": 12},
@@ -29,8 +22,6 @@ def shipped_estimator() -> CountEstimator:
     >>> shipped_estimator().category_name(18)
     'dog'
     """
-    from tallybox.estimator.estimator import CountEstimator
-
     return CountEstimator.load(SHIPPED_ESTIMATOR)
 
 
@@ -40,4 +31,4 @@ def sample_photos() -> list[Path]:
     >>> [path.name for path in sample_photos()]
     ['buses_in_the_rain.jpg', 'riders_on_a_beach.jpg', 'lobby_with_suitcases.jpg']
     """
-    return [DATA / "sample_photos" / name for name in SAMPLE_PHOTOS]
+    return [DATA / "sample_photos" / name for name in SAMPLE_COUNTS]

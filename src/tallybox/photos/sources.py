@@ -36,13 +36,11 @@ def find_sources(paths: Iterable[str | Path], skipped: collections.Counter[str] 
     """
     sources: list[Source] = []
     skipped = collections.Counter[str]() if skipped is None else skipped
-    for pattern in paths:
-        if not str(pattern) or str(pattern).isspace():
+    for pattern in map(str, paths):
+        if not pattern.strip():
             raise InputError("empty path")
-        if Path(pattern).exists():
-            sources += _of_path(Path(pattern), skipped)
-            continue
-        matches = sorted(glob.glob(str(pattern), recursive=True))  # noqa: PTH207  # Path.glob takes no absolute pattern
+        # Path.glob takes no absolute pattern.
+        matches = [pattern] if Path(pattern).exists() else sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
         if not matches:
             raise InputError(f"No such file or folder: {pattern}")
         sources += [source for path in matches for source in _of_path(Path(path), skipped)]

@@ -15,7 +15,7 @@ has there (640 px), and the photo's count is the total over its blocks. `researc
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,9 @@ from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.estimator.inference import infer_pairs
 from tallybox.estimator.inputs import pairs_of_images
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions, write_out_tail
+from tallybox.photos.detector import Detector
 from tallybox.photos.images import Photo
+from tallybox.photos.pipeline import detect_each
 
 Tiles = Literal["auto", "off"] | int
 Floats = NDArray[np.float64]
@@ -52,22 +54,6 @@ TAIL_PROBABILITY = 0.02  # that an interval leaves out on each side: `research/w
 # A category is listed from this probability on. At 0.1, as in a small photo, 7 % of the categories that are there were
 # left out of mosaics of nine photos, at 0.05 3 %.
 LISTED_PROBABILITY = 0.05
-
-
-class Tiling(NamedTuple):
-    """How a photo was counted in windows."""
-
-    side: int  # of the finest windows, in pixels of the photo
-    windows: int
-    seconds: float
-
-    def to_dict(self) -> dict[str, float]:
-        """Return plain values for JSON.
-
-        >>> Tiling(640, 30, 1.234).to_dict()
-        {'side': 640, 'windows': 30, 'seconds': 1.23}
-        """
-        return {"side": self.side, "windows": self.windows, "seconds": round(self.seconds, 2)}
 
 
 class Axis(NamedTuple):
@@ -100,9 +86,7 @@ class Window(NamedTuple):
 
 def check_tiles(tiles: object) -> Tiles:
     """Return a setting for windows: "auto", "off", or the side of the finest windows in pixels of the photo."""
-    if tiles == "auto" or tiles == "off":
-        return tiles
-    if isinstance(tiles, int) and not isinstance(tiles, bool) and tiles >= MIN_WINDOW:
+    if tiles == "auto" or tiles == "off" or (type(tiles) is int and tiles >= MIN_WINDOW):
         return tiles
     raise InputError(f'tiles must be "auto", "off" or a number of pixels from {MIN_WINDOW} on; got {tiles!r}')
 
@@ -141,27 +125,25 @@ def plan_windows(size_wh: tuple[int, int], side: int = WINDOW) -> list[Window]:
     >>> [len(plan_windows(size_wh)) for size_wh in ((1280, 960), (1920, 1920), (8000, 6000))]
     [10, 35, 637]
     """
-    windows, smallest, longer = [], 0.0, max(size_wh)
-    for scale in _scales(longer, side):
-        is_whole = scale == WINDOW / longer
-        largest = np.inf if is_whole else MAX_OBJECT / scale
-        across, down = (_axis(length, length if is_whole else round(WINDOW / scale)) for length in size_wh)
+    windows = []
+    for scale, sides in _scales(max(size_wh), side):
+        across, down = (_axis(length, round(WINDOW / scale)) for length in size_wh)
         windows += [
-            Window(scale, (x, y, x + across.side, y + down.side), (across, down), (column, row), (smallest, largest))
+            Window(scale, (x, y, x + across.side, y + down.side), (across, down), (column, row), sides)
             for row, y in enumerate(down.starts.tolist())
             for column, x in enumerate(across.starts.tolist())
         ]
-        smallest = largest
     return windows
 
 
-def _scales(longer: int, side: int) -> list[float]:
-    """Return the scales of a photo with this longer side, the last of which has one window."""
-    scales, scale = [], WINDOW / side
+def _scales(longer: int, side: int) -> list[tuple[float, tuple[float, float]]]:
+    """Return the scales of a photo with this longer side, and `Window.sides` of each; the last has one window."""
+    scales, scale, smallest = [], WINDOW / side, 0.0
     while scale * longer > MIN_REDUCTION * WINDOW:
-        scales.append(scale)
-        scale /= 2
-    return [*scales, WINDOW / longer]
+        largest = MAX_OBJECT / scale
+        scales.append((scale, (smallest, largest)))
+        scale, smallest = scale / 2, largest
+    return [*scales, (WINDOW / longer, (smallest, np.inf))]
 
 
 def _axis(length: int, side: int) -> Axis:
@@ -191,17 +173,35 @@ def belongs_to(window: Window, boxes: NDArray[np.float32]) -> NDArray[np.bool_]:
     return chosen
 
 
+def detect_in_windows(
+    photo: Photo, side: int, detector: Detector, *, coarser: bool = False
+) -> tuple[Detections, int, int]:
+    """Return the detections of a photo from overlapping windows, the side of the finest ones, and how many there are.
+
+    With ``coarser``, windows that show hardly more than coarser ones are left out, and the side is 0 if all are.
+    """
+    windows, found = plan_windows(photo.size_wh, side), list[Detections]()
+    for result in detect_each(crop_windows(photo, windows), detector):
+        if result.error is not None:
+            raise result.error
+        assert result.detections is not None
+        found.append(result.detections)
+    if coarser:
+        return *join_useful_windows(photo, windows, found), len(windows)
+    return join_windows(photo, windows, found), side, len(windows)
+
+
 def join_windows(photo: Photo, windows: Sequence[Window], found: Sequence[Detections]) -> Detections:
     """Return the detections of a photo from those in its windows, each object from the window that it belongs to."""
     columns = []
     for index, (window, image) in enumerate(zip(windows, found, strict=True)):
         boxes = image.boxes + np.tile(np.array(window.box[:2], np.float32), 2)
         chosen = belongs_to(window, boxes)
-        of_window, scale = np.full(chosen.sum(), index), np.full(chosen.sum(), window.scale)
-        columns.append((boxes[chosen], image.scores[chosen], image.category_ids[chosen], of_window, scale))
-    boxes, scores, category_ids, of_window, scale = map(np.concatenate, zip(*columns, strict=True))
-    kept = ~_repeated(boxes, scores, category_ids, of_window, scale)
-    return Detections(boxes[kept], scores[kept], category_ids[kept], photo.size_wh, photo.name, found[0].category_names)
+        of_window = np.full(chosen.sum(), index)
+        columns.append((boxes[chosen], image.scores[chosen], image.category_ids[chosen], of_window))
+    boxes, scores, category_ids, of_window = map(np.concatenate, zip(*columns, strict=True))
+    joined = Detections(boxes, scores, category_ids, photo.size_wh, photo.name, found[0].category_names)
+    return _of_rows(joined, ~_repeated(joined, of_window, np.array([window.scale for window in windows])[of_window]))
 
 
 def join_useful_windows(photo: Photo, windows: Sequence[Window], found: Sequence[Detections]) -> tuple[Detections, int]:
@@ -210,53 +210,39 @@ def join_useful_windows(photo: Photo, windows: Sequence[Window], found: Sequence
     A finer scale helps if it shows `MIN_GAIN` times the clear objects. If none does, the side is 0: ordinary photos are
     best counted as a whole, however many pixels they have.
     """
-    coarsest, *finer = sorted({window.scale for window in windows})
-    useful, side = join_windows(photo, *_down_to(coarsest, windows, found)), 0
-    most = max(_clear_objects(useful), CLEAR_SCORE)
-    for scale in finer:
+    useful, side, most = None, 0, 0.0
+    for scale in sorted({window.scale for window in windows}):
+        pairs = [
+            # Where a scale is the finest, it takes the smaller objects as well.
+            (window._replace(sides=(0.0, window.sides[1])) if window.scale == scale else window, image)
+            for window, image in zip(windows, found, strict=True)
+            if window.scale <= scale
+        ]
+        joined = join_windows(photo, *zip(*pairs, strict=True))
+        clear = float(_without_duplicates(joined, CLEAR_SCORE).sum())
         most *= MIN_GAIN
-        joined = join_windows(photo, *_down_to(scale, windows, found))
-        if (clear := _clear_objects(joined)) > most:
+        if useful is None:
+            useful, most = joined, max(clear, CLEAR_SCORE)
+        elif clear > most:
             useful, side, most = joined, round(WINDOW / scale), clear
+    assert useful is not None
     return useful, side
-
-
-def _down_to(
-    finest: float, windows: Sequence[Window], found: Sequence[Detections]
-) -> tuple[list[Window], list[Detections]]:
-    """Return the windows of the scales up to one, which takes the smaller objects as well, and their detections."""
-    chosen = [index for index, window in enumerate(windows) if window.scale <= finest]
-    kept = [windows[index] for index in chosen]
-    widened = [w._replace(sides=(0.0, w.sides[1])) if w.scale == finest else w for w in kept]
-    return widened, [found[index] for index in chosen]
-
-
-def _clear_objects(detections: Detections) -> float:
-    """Return the sum of the scores of clear boxes without their duplicates."""
-    return float(_without_duplicates(detections, CLEAR_SCORE).sum())
 
 
 def _without_duplicates(detections: Detections, min_score: float) -> NDArray[np.float32]:
     """Return the scores of the boxes from a score on that NMS leaves."""
     order = np.argsort(-detections.scores, kind="stable")
     order = order[detections.scores[order] >= min_score]
-    boxes, categories = detections.boxes[order], detections.category_ids[order]
-    kept = nms_by_category(boxes, categories, DUPLICATE_IOU, enough=len(order))
-    scores: NDArray[np.float32] = detections.scores[order[kept]]
-    return scores
+    image = _of_rows(detections, order)
+    return image.scores[nms_by_category(image.boxes, image.category_ids, DUPLICATE_IOU, enough=len(order))]
 
 
-def _repeated(
-    boxes: NDArray[np.float32],
-    scores: NDArray[np.float32],
-    category_ids: NDArray[np.int64],
-    of_window: NDArray[np.int64],
-    scale: Floats,
-) -> NDArray[np.bool_]:
+def _repeated(image: Detections, of_window: NDArray[np.int64], scale: Floats) -> NDArray[np.bool_]:
     """Return which boxes ``[N]`` show the object of a better box of their category in another window.
 
     They overlap it, or lie within a clear box of a coarser scale: a finer window shows a part of a large object.
     """
+    boxes, scores, category_ids = image.boxes, image.scores, image.category_ids
     repeated, areas = np.zeros(len(boxes), bool), (boxes[:, 2:] - boxes[:, :2]).prod(1)
     for index in np.unique(of_window):  # one window after another, to save memory
         rows = np.flatnonzero(of_window == index)
@@ -288,14 +274,12 @@ def blocks_of(detections: Detections, side: int) -> list[Block]:
     """Return the blocks of a photo that have boxes; ``side`` is that of its finest windows."""
     assert detections.image_size is not None
     width, height = detections.image_size
+    image = replace(detections, image_size=None, image_id=None)  # blocks have none
     sides = (detections.boxes[:, 2:] - detections.boxes[:, :2]).max(1, initial=0)
-    blocks, smallest = [], 0.0
-    for scale in _scales(max(width, height), side):
-        largest = np.inf if scale == WINDOW / max(width, height) else MAX_OBJECT / scale
-        chosen = (smallest <= sides) & (sides < largest)
-        whole = Block(_of_rows(detections, chosen, (0, 0)), (0, 0), (width, height))
+    blocks = []
+    for scale, (smallest, largest) in _scales(max(width, height), side):
+        whole = Block(_of_rows(image, (smallest <= sides) & (sides < largest)), (0, 0), (width, height))
         blocks += _split(whole, max(1, round(width * scale / WINDOW)), max(1, round(height * scale / WINDOW)))
-        smallest = largest
     return blocks
 
 
@@ -311,16 +295,17 @@ def _split(block: Block, columns: int, rows: int) -> list[Block]:
     return parts
 
 
-def _of_rows(image: Detections, chosen: NDArray[np.bool_], corner: tuple[float, float]) -> Detections:
+def _of_rows(image: Detections, chosen: NDArray[Any], corner: tuple[float, float] = (0, 0)) -> Detections:
     """Return some detections, with boxes in pixels from a corner."""
     boxes = image.boxes[chosen] - np.tile(np.array(corner, np.float32), 2)
-    return Detections(boxes, image.scores[chosen], image.category_ids[chosen], category_names=image.category_names)
+    return replace(image, boxes=boxes, scores=image.scores[chosen], category_ids=image.category_ids[chosen])
 
 
 def count_blocks(
-    estimator: CountEstimator, blocks: Sequence[Block], categories: Categories = None
+    estimator: CountEstimator, detections: Detections, side: int, categories: Categories = None
 ) -> tuple[ImagePredictions, list[Block]]:
     """Return the counts of a photo as totals over its blocks, and the blocks, the crowded ones split."""
+    blocks = blocks_of(detections, side)
     asked = estimator.category_ids(categories)
     fitted = estimator.fitted
     parts: dict[int, list[tuple[Floats, Floats, bool]]] = {}  # by category: distribution, moments, saturated
@@ -371,13 +356,6 @@ def _prediction(total: Floats, *, saturated: bool, calibrated: bool) -> CountPre
     expected, at_most = float(total @ np.arange(len(total))), total.cumsum()
     # The median would miss many a category that is there once: it is 0 unless that is more probable than not.
     count = max(int((at_most < 0.5).sum()), int(min(expected, 1) + 0.5))
-    return CountPrediction(
-        count=count,
-        most_probable=int(total.argmax()),
-        expected=expected,
-        low=min(int((at_most < TAIL_PROBABILITY).sum()), count),
-        high=max(int((at_most < 1 - TAIL_PROBABILITY).sum()), count),
-        saturated=saturated,
-        probabilities=total,
-        calibrated=calibrated,
-    )
+    low, high = (int((at_most < share).sum()) for share in (TAIL_PROBABILITY, 1 - TAIL_PROBABILITY))
+    low, high, best = min(low, count), max(high, count), int(total.argmax())
+    return CountPrediction(count, best, expected, low, high, saturated, total, calibrated)

@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from tallybox.errors import InputError
-from tallybox.photos.specs import detector_of
+from tallybox.photos.detector import detector_of
 
 MODULE = """
 from tallybox import Detections

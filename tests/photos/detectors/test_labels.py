@@ -5,7 +5,7 @@ import pytest
 
 from tallybox.detections.categories import COCO_CATEGORIES, COCO_CATEGORY_IDS
 from tallybox.errors import TallyboxError
-from tallybox.photos.detectors.adapter import AdaptedDetector
+from tallybox.photos.detectors import AdaptedDetector
 from tests.support.small_photos import small_photos
 
 

@@ -7,7 +7,7 @@ from PIL.Image import Resampling
 
 from tallybox.detections.categories import COCO_CATEGORIES, COCO_CATEGORY_IDS
 from tallybox.errors import InputError, TallyboxError
-from tallybox.photos.specs import detector_of
+from tallybox.photos.detector import detector_of
 from tests.support.onnx_models import torch_outputs, write_onnx
 from tests.support.small_photos import small_photos, with_fewer_pixels
 

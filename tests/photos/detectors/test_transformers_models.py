@@ -4,8 +4,8 @@ import torch
 
 from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.errors import InputError, TallyboxError
-from tallybox.photos.detectors.transformers_models import TransformersDetector
-from tallybox.photos.specs import detector_of
+from tallybox.photos.detector import detector_of
+from tallybox.photos.detectors import TransformersDetector
 from tests.support.small_photos import small_photos, with_fewer_pixels
 
 pytest.importorskip("transformers", reason="transformers is not installed")
@@ -103,7 +103,7 @@ def test_what_cannot_be_loaded_is_one_line(tmp_path, models):
     from transformers import ViTConfig
 
     ViTConfig().save_pretrained(tmp_path / "vit")
-    with pytest.raises(InputError, match="'vit'"):
+    with pytest.raises(TallyboxError, match="ViTConfig"):
         detector_of(f"transformers:{tmp_path / 'vit'}")
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "config.json").write_text("{")

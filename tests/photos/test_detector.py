@@ -3,7 +3,7 @@ import re
 import pytest
 
 from tallybox.errors import InputError
-from tallybox.photos.specs import detector_of
+from tallybox.photos.detector import detector_of
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from tallybox.photos.detectors.torchvision_models import TorchvisionDetector
+from tallybox.photos.detectors import TorchvisionDetector
 from tests.support.small_photos import small_photos, with_fewer_pixels
 
 
