@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -73,38 +74,30 @@ def _header(shapes: dict[str, tuple[int, ...]], ids: list[str]) -> bytes:
     return len(text).to_bytes(8, "little") + text
 
 
-class FeatureArrays:
-    """An open file in the plain layout; its arrays are memory-mapped."""
-
-    def __init__(self, path: Path) -> None:
-        package = import_optional("safetensors", needed_for=f"reading {path.name}", install="'tallybox[vqa]'")
-        try:
-            with package.safe_open(path, framework="pt") as file:  # NumPy has no bfloat16
-                ids = json.loads((file.metadata() or {})["image_ids"])
-                self.image_ids: list[str] = [str(image_id) for image_id in ids]
-                tensors = [file.get_tensor(name) for name in ARRAYS]
-            self.num_boxes, self.sizes_wh, self.boxes_xyxy, self.features = (
-                (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy() for tensor in tensors
-            )
-        except (OSError, KeyError, TypeError, ValueError, package.SafetensorError) as error:
-            raise InputError(
-                f"{path} has no image_ids and arrays {', '.join(ARRAYS)}: {error_summary(error)}"
-            ) from None
-        photos, proposals = len(self.image_ids), int(self.num_boxes.sum())
-        shapes = (self.num_boxes.shape, self.sizes_wh.shape, self.boxes_xyxy.shape, self.features.shape[:1])
-        if shapes != ((photos,), (photos, 2), (proposals, 4), (proposals,)) or self.features.ndim != 2:
-            raise InputError(f"{path}: the shapes of its arrays do not fit {photos} image_ids and the sum of num_boxes")
+def _read_arrays(path: Path) -> tuple[list[str], list[NDArray[Any]]]:
+    """Return the ids and the arrays, memory-mapped and in the order of `ARRAYS`, of a file in the plain layout."""
+    package = import_optional("safetensors", needed_for=f"reading {path.name}", install="'tallybox[vqa]'")
+    try:
+        with package.safe_open(path, framework="pt") as file:  # NumPy has no bfloat16
+            ids = [str(image_id) for image_id in json.loads((file.metadata() or {})["image_ids"])]
+            tensors = [file.get_tensor(name) for name in ARRAYS]
+        arrays = [(one.float() if str(one.dtype) == "torch.bfloat16" else one).numpy() for one in tensors]
+    except (OSError, KeyError, TypeError, ValueError, package.SafetensorError) as error:
+        raise InputError(f"{path} has no image_ids and arrays {', '.join(ARRAYS)}: {error_summary(error)}") from None
+    proposals = int(arrays[0].sum())
+    shapes = [(len(ids),), (len(ids), 2), (proposals, 4), (proposals, *arrays[3].shape[1:2])]
+    if [array.shape for array in arrays] != shapes:
+        raise InputError(f"{path}: the shapes of its arrays do not fit {len(ids)} image_ids and the sum of num_boxes")
+    return ids, arrays
 
 
 def read_features(path: Path) -> Iterator[PhotoFeatures]:
     """Yield the photos of a file in the plain layout."""
-    arrays = FeatureArrays(path)
-    ends = np.cumsum(arrays.num_boxes)
-    for record, image_id in enumerate(arrays.image_ids):
-        rows = slice(int(ends[record] - arrays.num_boxes[record]), int(ends[record]))
-        size_wh = tuple(arrays.sizes_wh[record].tolist())
-        values = arrays.boxes_xyxy[rows], arrays.features[rows]
-        yield checked_photo(f"{path}, record {record}", image_id, size_wh, *values)
+    store = FeatureStore.of([path])
+    for row, image_id in enumerate(store.image_ids):
+        width, height = store.sizes_wh[row].tolist()
+        values = store.boxes_of(row), store.features_of(row)
+        yield checked_photo(f"{path}, record {row}", image_id, (width, height), *values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,21 +115,22 @@ class FeatureStore:
 
     @classmethod
     def open(cls, folder: Path) -> "FeatureStore":
-        """Open a store; features are read when they are needed."""
+        """Open a folder of files; features are read when they are needed."""
         paths = sorted(folder.glob("*.safetensors"))
         if not paths:
             raise InputError(f"{folder} has no features; run tallybox vqa prepare")
-        parts = [FeatureArrays(path) for path in paths]
-        widths = {part.features.shape[1]: path.name for path, part in zip(paths, parts, strict=True)}
+        return cls.of(paths)
+
+    @classmethod
+    def of(cls, paths: Sequence[Path]) -> "FeatureStore":
+        """Open files in the plain layout, at least one."""
+        ids, arrays = zip(*map(_read_arrays, paths), strict=True)
+        num_boxes, sizes_wh, boxes_xyxy, features = zip(*arrays, strict=True)
+        widths = {part.shape[1]: path.name for path, part in zip(paths, features, strict=True)}
         if len(widths) > 1:
-            raise InputError(f"Files of {folder} differ in their numbers of features; delete some: {widths}")
-        return cls(
-            [image_id for part in parts for image_id in part.image_ids],
-            np.concatenate([part.sizes_wh for part in parts]),
-            np.concatenate([[0], *(part.num_boxes for part in parts)]).cumsum(),
-            np.concatenate([part.boxes_xyxy for part in parts]),
-            [part.features for part in parts],
-        )
+            raise InputError(f"Files of {paths[0].parent} differ in their numbers of features; delete some: {widths}")
+        offsets = np.concatenate([[0], *num_boxes]).cumsum()
+        return cls([*chain(*ids)], np.concatenate(sizes_wh), offsets, np.concatenate(boxes_xyxy), features)
 
     @property
     def width(self) -> int:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tallybox.errors import InputError
 from tallybox.files import atomic_writing, open_binary
@@ -52,24 +51,12 @@ def _parse_line(where: str, line: bytes) -> PhotoFeatures:
     values = line.rstrip(b"\r\n").split(b"\t")
     if len(values) not in PLACES:
         raise InputError(f"{where}: {len(values)} columns; a TSV of features has {' or '.join(map(str, PLACES))}")
-    image_id, *numbers, boxes_text, features_text = (values[place] for place in PLACES[len(values)])
+    image_id, *numbers, boxes, features = (values[place] for place in PLACES[len(values)])
     try:
         width, height, proposals = float(numbers[0]), float(numbers[1]), int(numbers[2])
+        contents = (binascii.a2b_base64(text, strict_mode=True) for text in (boxes, features))
+        arrays = [np.frombuffer(content, FLOAT32).reshape(proposals, -1) for content in contents]
     except ValueError as error:
-        raise InputError(f"{where}: {', '.join(COLUMNS[1:4])} must be numbers: {str(error)[:100]}") from None
-    if proposals < 1:
-        raise InputError(f"{where}: num_boxes must be at least 1, but got {proposals}")
-    boxes = _array(where, "boxes", boxes_text, proposals)
-    features = _array(where, "features", features_text, proposals)
-    return checked_photo(where, image_id.decode("utf-8", "replace"), (width, height), boxes, features)
-
-
-def _array(where: str, name: str, text: bytes, proposals: int) -> NDArray[np.float32]:
-    """Return `[proposals, numbers per proposal]`."""
-    try:
-        content = binascii.a2b_base64(text, strict_mode=True)
-    except binascii.Error as error:
-        raise InputError(f"{where}: {name} are not base64: {error}") from None
-    if len(content) % (FLOAT32.itemsize * proposals):
-        raise InputError(f"{where}: {len(content)} bytes of {name} are not float32 numbers for {proposals} proposals")
-    return np.frombuffer(content, FLOAT32).reshape(proposals, -1)
+        wanted = f"{', '.join(COLUMNS[1:4])} must be numbers, boxes and features base64 of float32 for each box"
+        raise InputError(f"{where}: {wanted}: {str(error)[:100]}") from None
+    return checked_photo(where, image_id.decode("utf-8", "replace"), (width, height), *arrays)
