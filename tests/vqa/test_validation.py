@@ -4,7 +4,7 @@ import torch
 from tallybox.runs import read_results
 from tallybox.vqa.checkpoints import load_model, read_checkpoint
 from tallybox.vqa.data.questions import QuestionRecord
-from tallybox.vqa.prediction import predict
+from tallybox.vqa.prediction import answer, examples_of
 from tallybox.vqa.scoring import Scorer
 from tallybox.vqa.training import train
 from tallybox.vqa.validation import ValidationData
@@ -38,7 +38,7 @@ def test_a_line_an_epoch_with_the_official_scores(validated):
     assert [(line["epoch"], line["step"]) for line in lines] == [(epoch, 5 * epoch) for epoch in range(1, EPOCHS + 1)]
     model, checkpoint = load_model(validated)
     data = validation_data()
-    answers = predict(model, checkpoint, data.questions, data.store, device=CPU)
+    answers = answer(model, checkpoint, examples_of(checkpoint, data.questions, data.store, CPU))
     expected = data.scorer.scores(answers)
     assert {name: lines[-1][name] for name in expected} == expected
 

@@ -56,7 +56,10 @@ def train(
     gpus = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=gpus):  # the caller's random numbers stay as they are
         run = VqaRun(data, folder, config, device, described or {}, validation)
-        with single_threaded_torch() if run.is_small() else nullcontext():
+        sizes = data.sizes
+        products = config.training.batch * sizes.proposals * sizes.features * config.model.attention
+        is_small = device.type == "cpu" and products < MIN_PRODUCTS_FOR_THREADS
+        with single_threaded_torch() if is_small else nullcontext():
             return run.run(on_progress, on_epoch)
 
 
@@ -127,12 +130,6 @@ class VqaRun:
             raise InputError(f"{folder} has been trained for {self.epoch} epochs, more than {training.epochs}")
         write_text(folder / CONFIG, json.dumps({"config": settings, "versions": versions()}, indent=1) + "\n")
         self.validator = None if validation is None else Validator(validation, folder, self.checkpoint(), device)
-
-    def is_small(self) -> bool:
-        """Whether a step on a CPU is too small for a second thread."""
-        sizes, model = self.data.sizes, self.config.model
-        products = self.config.training.batch * sizes.proposals * sizes.features * model.attention
-        return self.trainer.device.type == "cpu" and products < MIN_PRODUCTS_FOR_THREADS
 
     def run(self, on_progress: OnProgress, on_epoch: OnEpoch) -> Checkpoint:
         """Train the remaining epochs."""

@@ -8,14 +8,12 @@ import torch
 
 from tallybox.files import write_text
 from tallybox.runs import read_results
-from tallybox.vqa.batches import load_examples
 from tallybox.vqa.checkpoints import Checkpoint
 from tallybox.vqa.data.splits import EncodedQuestions, open_pairs, open_questions, open_records
 from tallybox.vqa.data.store import PHOTOS, FeatureStore
 from tallybox.vqa.model import VqaModel
-from tallybox.vqa.prediction import answer
+from tallybox.vqa.prediction import answer, examples_of
 from tallybox.vqa.scoring import Scorer
-from tallybox.vqa.steps import compute_dtype
 
 VALIDATION = "validation.jsonl"  # the file of scores in a run's folder
 
@@ -41,10 +39,11 @@ class Validator:
     """Scores a model after epochs into a run's ``validation.jsonl``."""
 
     def __init__(self, data: ValidationData, folder: Path, checkpoint: Checkpoint, device: torch.device) -> None:
-        self.data, self.path, config = data, folder / VALIDATION, checkpoint.config
-        dtype = compute_dtype(config.training.precision, device)
-        self.examples = load_examples(data.questions, data.store, device, dtype, config.model.feature_length)
-        self.model = VqaModel(config.model, checkpoint.sizes)  # a second model: the trained one may be compiled
+        self.data, self.path = data, folder / VALIDATION
+        self.examples = examples_of(checkpoint, data.questions, data.store, device)
+        self.model = VqaModel(
+            checkpoint.config.model, checkpoint.sizes
+        )  # a second model: the trained one may be compiled
         # Epochs after the checkpoint are repeated.
         self.lines = [line for line in read_results(self.path) if line["epoch"] <= checkpoint.epoch]
 
