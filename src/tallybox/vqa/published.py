@@ -59,7 +59,7 @@ def load_published(path: Path) -> tuple[VqaModel, Checkpoint]:
             f"{path}: its vocabulary of {len(words)} words and {len(answers)} answers does not fit its weights "
             f"({sizes.words}, {sizes.answers})"
         )
-    model = model_of(config, sizes, tensors, path)
+    model = model_of(config, sizes, tensors, path).float()
     return model, Checkpoint(VqaConfig(model=config), sizes, words, answers[: sizes.answers], epoch=0, steps=0)
 
 
