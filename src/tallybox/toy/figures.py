@@ -1,12 +1,11 @@
 """Every figure of the paper's toy task, from the results of a sweep."""
 
 import csv
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import zip_longest
+from operator import itemgetter
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -22,7 +21,7 @@ from tallybox.errors import InputError
 from tallybox.files import atomic_writing
 from tallybox.plotting import BLUE, GREEN, ORANGE, SEQUENTIAL, add_scale, draw_all, picture
 from tallybox.presence.weights import calibration_edges
-from tallybox.runs import read_results
+from tallybox.runs import read_config, read_results
 from tallybox.toy.data import draw_images
 from tallybox.toy.sweep import FIXED_AT
 
@@ -62,30 +61,24 @@ class Slice:
 
 def read_sweep(folder: Path) -> tuple[float, Results]:
     """Return the side length that a sweep holds fixed while it varies the noise, and the results."""
-    slices = read_slices(folder)
-    over_noise = [part for part in slices if part.varied == "noise"]
-    if not over_noise:
-        raise InputError(f"{folder} holds a sweep over side lengths only; a sweep over the noise is needed.")
-    return over_noise[0].fixed, over_noise[0].results
+    for part in read_slices(folder):
+        if part.varied == "noise":
+            return part.fixed, part.results
+    raise InputError(f"{folder} holds a sweep over side lengths only; a sweep over the noise is needed.")
 
 
 def read_slices(folder: Path) -> list[Slice]:
     """Return the slices of a sweep: the two of the paper's figures, or all of a grid of your own."""
-    config = folder / "config.json"
     results = read_results(folder / "results.jsonl")
-    if not config.exists() or not results:
+    if not results:
         raise InputError(f"{folder} has no results of a sweep; run tallybox toy sweep --out {folder}.")
-    difficulty = json.loads(config.read_text())["config"].get("difficulty")
+    difficulty = read_config(folder).get("difficulty")
     slices = []
-    for varied in VARIED:
-        (other,) = VARIED.keys() - {varied}
+    for varied, other in zip(VARIED, reversed(VARIED), strict=True):
         for fixed in [FIXED_AT[difficulty]] if difficulty else sorted({result[other] for result in results}):
-            chosen = sorted(
-                (result for result in results if result[other] == fixed),
-                key=lambda result: (result[varied], result["seed"]),
-            )
+            chosen = [result for result in results if result[other] == fixed]
             if len({result[varied] for result in chosen}) > 1:
-                slices.append(Slice(varied, fixed, chosen))
+                slices.append(Slice(varied, fixed, sorted(chosen, key=itemgetter(varied, "seed"))))
     if not slices:
         raise InputError(f"{folder} holds single settings; figures need at least two values of l or q.")
     return slices
@@ -128,10 +121,7 @@ def draw_accuracy(path: Path, slices: Sequence[Slice]) -> None:
     rows = -(-len(slices) // 2)
     with picture(path, 9, 3.4 * rows) as figure:
         grid = figure.subplots(rows, min(len(slices), 2), sharey=True, squeeze=False)
-        for number, (axes, part) in enumerate(zip_longest(grid.flat, slices)):
-            if part is None:
-                axes.set_axis_off()
-                continue
+        for number, (axes, part) in enumerate(zip(grid.flat, slices, strict=False)):
             own = [name for name in part.results[0]["accuracy"] if name not in MODELS]
             for model in (*MODELS, *own):
                 draw_curve(axes, part.results, part.varied, model)
@@ -139,6 +129,8 @@ def draw_accuracy(path: Path, slices: Sequence[Slice]) -> None:
                 xlabel=VARIED[part.varied], xlim=(0, 1), ylim=(0, 1.02), title=f"({chr(97 + number)}) {part.title}"
             )
             axes.grid(alpha=0.3)
+        for axes in grid.flat[len(slices) :]:
+            axes.set_axis_off()
         for row in grid:
             row[0].set_ylabel("accuracy")
         figure.axes[0].legend(loc="lower left")

@@ -13,31 +13,19 @@ from tallybox.presence.functional import presence_features
 from tallybox.presence.weights import PresenceWeights, initial_weights
 
 
-class Readout(nn.Module):
-    """A linear layer from features to classes for each setting.
-
-    It starts as the identity, with several heads as the mean of their features. Features beyond the classes start with
-    weight 0.
-    """
-
-    def __init__(self, settings: int, classes: int, *, heads: int = 1, features: int | None = None) -> None:
-        super().__init__()
-        of_head = torch.eye(features or classes, classes) / heads
-        self.weight = nn.Parameter(of_head.repeat(heads, 1).repeat(settings, 1, 1))
-        self.bias = nn.Parameter(torch.zeros(settings, 1, classes))
-
-    def forward(self, features: Tensor) -> Tensor:
-        """``[M, B, heads * features]`` to ``[M, B, classes]``."""
-        return torch.baddbmm(self.bias, features, self.weight)
-
-
 class ToyModel(nn.Module):
-    """A component, then a linear layer from its features to the scores of each count."""
+    """A component, then a linear layer for each setting from its features to the scores of each count.
+
+    The layer starts as the identity, with several heads as the mean of their features. Features beyond the counts start
+    with weight 0.
+    """
 
     def __init__(self, settings: int, boxes: int, *, heads: int = 1, features: int | None = None) -> None:
         super().__init__()
         self.boxes = boxes
-        self.readout = Readout(settings, boxes + 1, heads=heads, features=features)
+        of_head = torch.eye(features or boxes + 1, boxes + 1) / heads
+        self.readout_weight = nn.Parameter(of_head.repeat(heads, 1).repeat(settings, 1, 1))
+        self.readout_bias = nn.Parameter(torch.zeros(settings, 1, boxes + 1))
 
     def features(self, attention: Tensor, boxes: Tensor) -> Tensor:
         """Return the features of ``attention [M, B, N]`` and ``boxes [M, B, N, 4]``, ``[M, B, heads * features]``."""
@@ -45,8 +33,11 @@ class ToyModel(nn.Module):
 
     def forward(self, attention: Tensor, boxes: Tensor) -> Tensor:
         """Return scores of each count, ``[M, B, boxes + 1]``."""
-        scores: Tensor = self.readout(self.features(attention, boxes))
-        return scores
+        return self.readout(self.features(attention, boxes))
+
+    def readout(self, features: Tensor) -> Tensor:
+        """``[M, B, heads * features]`` to ``[M, B, boxes + 1]``."""
+        return torch.baddbmm(self.readout_bias, features, self.readout_weight)
 
 
 class CounterModel(ToyModel):

@@ -102,11 +102,9 @@ class ToyTraining:
         for name, model in self.models.items():
             rate = config.presence_learning_rate if name == "presence" else config.learning_rate
             self.optimisers[name] = torch.optim.Adam(model.parameters(), lr=rate, fused=True)
-        self.schedules = {
-            name: LambdaLR(optimiser, lambda step: one_cycle(step / max(config.iterations, 1)))
-            for name, optimiser in self.optimisers.items()
-            if name == "presence"
-        }
+        if "presence" in names:
+            steps = max(config.iterations, 1)
+            self.schedule = LambdaLR(self.optimisers["presence"], lambda step: one_cycle(step / steps))
 
     def draw(self) -> ToyImages:
         """Draw a batch of images of each setting."""
@@ -120,8 +118,8 @@ class ToyTraining:
             loss_of(self.models[name], images).backward()
         optimiser.step()
         optimiser.zero_grad()
-        if name in self.schedules:
-            self.schedules[name].step()
+        if name == "presence":
+            self.schedule.step()
 
     def accuracy(self, name: str, images: ToyImages) -> Tensor:
         """Return the share of right answers of one model on one batch, ``[M]``."""

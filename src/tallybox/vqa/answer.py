@@ -108,11 +108,7 @@ class Answerer:
 
 
 def read_question(question: str, vocabulary: Vocabulary) -> tuple[str, list[int], tuple[str, ...]]:
-    """Return a question on one line, the indices of its words, and its unknown words as the user wrote them.
-
-    >>> read_question("How many zebus?", Vocabulary(("how", "many", "dogs"), ("1",)))
-    ('How many zebus?', [1, 2, 0], ('zebus',))
-    """
+    """Return a question on one line, the indices of its words, and its unknown words as the user wrote them."""
     text = " ".join("".join(letter if letter.isprintable() else "�" for letter in word) for word in question.split())
     known = frozenset(vocabulary.words)
     words = (word for word in text.split() if "".join(question_words(word)) not in known)
@@ -124,13 +120,7 @@ def read_question(question: str, vocabulary: Vocabulary) -> tuple[str, list[int]
 
 
 def count_named(seen: SeenPhoto, question: str) -> dict[str, CountPrediction]:
-    """Return the count of `tallybox count` if a question begins with "how many" and a category; else nothing.
-
-    >>> from tallybox.photos import read_photo, sample_photos
-    >>> seen = Answerer().look(read_photo(sample_photos()[1]))
-    >>> count_named(seen, "How many horses are there?")["horse"].count
-    2
-    """
+    """Return the count of `tallybox count` if a question begins with "how many" and a category; else nothing."""
     asked = " ".join(question_words(question)) + " "
     for category_id, name in COCO_CATEGORIES.items():
         if any(asked.startswith(f"{COUNTING_WORDS} {noun} ") for noun in (name, plural(name))):

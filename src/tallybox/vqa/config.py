@@ -99,14 +99,7 @@ class TrainingConfig(_Checked):
 
 @dataclass(frozen=True)
 class VqaConfig:
-    """A file's two tables, ``[model]`` and ``[training]``.
-
-    >>> VqaConfig.from_dict({"model": {"name": "nms"}}).model.name
-    'nms'
-    >>> VqaConfig.from_dict({"training": {"epoch": 3}})
-    Traceback (most recent call last):
-    tallybox.errors.InputError: [training] has no epoch; did you mean 'epochs'?
-    """
+    """A file's two tables, ``[model]`` and ``[training]``."""
 
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)

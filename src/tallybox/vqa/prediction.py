@@ -106,13 +106,10 @@ def load_run(run: Path, name: str | None = None) -> tuple[VqaModel, Checkpoint]:
 
 def prepared_folder(run: Path, prepared: Path | None) -> Path:
     """Return ``prepared`` if given, else the prepared folder that a run was trained from."""
-    if prepared is not None:
-        return prepared
-    source = run_settings(run).get("prepared")
-    if source is None:
-        raise InputError(f"{run} has no config.json with its prepared folder; name the folder with --prepared")
-    if not Path(source).exists():
-        raise InputError(f"{run} was trained from {source}, which is not there; name the folder with --prepared")
+    source = prepared or run_settings(run).get("prepared")
+    if source is None or not Path(source).exists():
+        known = "an unknown folder" if source is None else f"{source}, which is not there"
+        raise InputError(f"{run} was trained from {known}; name its prepared folder with --prepared")
     return Path(source)
 
 

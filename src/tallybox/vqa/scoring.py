@@ -32,9 +32,8 @@ def all_scores(
     """Score an answer to every question of a split, see `Scorer`.
 
     >>> records = [QuestionRecord(k, str(k), "How many cats?", (str(k),) * 10, "number") for k in (1, 2)]
-    >>> scores = all_scores({1: "2", 2: "2"}, records, [(1, 2)])
-    >>> scores["count"], scores["pair_count"], scores["count_1"], scores["count_mae"]
-    (50.0, 0.0, 0.0, 0.5)
+    >>> all_scores({1: "2", 2: "2"}, records, [(1, 2)])["count"]
+    50.0
     """
     return Scorer(records, pairs).scores(predictions)
 
@@ -95,10 +94,6 @@ def accuracy(prediction: str, answers: Sequence[str]) -> float:
 
     Both sides are normalised if the people differ; if all agree, the answers are compared as they are. Fewer or
     more than ten answers count as ten in the same proportions: with a single answer, only the same one is right.
-
-    >>> answers = ["two"] * 3 + ["3"] * 7
-    >>> round(accuracy("2", answers), 6), accuracy("3", answers), accuracy("a 3", ["3"] * 10)
-    (0.9, 1.0, 0.0)
     """
     as_compared, accuracies = accuracies_of(tuple(answers))
     return accuracies.get(as_compared(prediction), 0.0)
@@ -122,21 +117,13 @@ def _accuracy(agreeing: float) -> float:
 
 
 def true_count(record: QuestionRecord) -> int | None:
-    """Return the most frequent answer to a counting question, the first of equally frequent ones; None if no number.
-
-    >>> true_count(QuestionRecord(1, "1", "How many cats?", ("two", "2", "3", "many"), "number"))
-    2
-    """
+    """Return the most frequent answer to a counting question, the first of equally frequent ones; None if no number."""
     if not record.counts or record.answers is None:
         return None
     return whole_number(collections.Counter(normalise(answer) for answer in record.answers).most_common(1)[0][0])
 
 
 def whole_number(answer: str) -> int | None:
-    """Return a normalised answer as a whole number; None if it is not one.
-
-    >>> whole_number("Two"), whole_number("many")
-    (2, None)
-    """
+    """Return an answer as a whole number; None if it is not one."""
     plain = normalise(answer)
     return int(plain) if plain.isascii() and plain.isdigit() else None

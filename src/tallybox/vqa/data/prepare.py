@@ -62,7 +62,6 @@ def prepare(
             )
         pairs = np.empty((0, 2), np.int64) if files.pairs is None else read_pairs(files.pairs)
         both_known = np.isin(pairs, [record.question_id for record in known]).all(1)
-        on_progress(f"{split} questions", 0, len(known))
         write_split(out, split, known, pairs[both_known], vocabulary)
         on_progress(f"{split} questions", len(known), len(known))
         answers = open_questions(out, split, store).answers
@@ -82,13 +81,11 @@ def prepare(
 
 def find_feature_files(path: Path) -> list[Path]:
     """Return the files of features at a path, which is such a file or a folder of them, by name."""
-    if not path.exists():
-        raise InputError(f"No such file or folder: {path}")
-    if not path.is_dir():
+    if path.is_file():
         return [path]
     found = [file for pattern in PATTERNS for file in path.rglob(pattern) if not file.name.startswith(".")]
     if not found:
-        raise InputError(f"{path} has no files of features ({', '.join(PATTERNS)})")
+        raise InputError(f"{path} is no file and has no files of features ({', '.join(PATTERNS)})")
     return sorted(found)
 
 
