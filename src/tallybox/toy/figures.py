@@ -52,12 +52,6 @@ class Slice:
     fixed: float
     results: Results
 
-    @property
-    def title(self) -> str:
-        """The fixed parameter and its value."""
-        (other,) = VARIED.keys() - {self.varied}
-        return f"{VARIED[other]} = {self.fixed:g}"
-
 
 def read_sweep(folder: Path) -> tuple[float, Results]:
     """Return the side length that a sweep holds fixed while it varies the noise, and the results."""
@@ -122,11 +116,15 @@ def draw_accuracy(path: Path, slices: Sequence[Slice]) -> None:
     with picture(path, 9, 3.4 * rows) as figure:
         grid = figure.subplots(rows, min(len(slices), 2), sharey=True, squeeze=False)
         for number, (axes, part) in enumerate(zip(grid.flat, slices, strict=False)):
+            fixed = VARIED["noise" if part.varied == "side_length" else "side_length"]
             own = [name for name in part.results[0]["accuracy"] if name not in MODELS]
             for model in (*MODELS, *own):
                 draw_curve(axes, part.results, part.varied, model)
             axes.set(
-                xlabel=VARIED[part.varied], xlim=(0, 1), ylim=(0, 1.02), title=f"({chr(97 + number)}) {part.title}"
+                xlabel=VARIED[part.varied],
+                xlim=(0, 1),
+                ylim=(0, 1.02),
+                title=f"({chr(97 + number)}) {fixed} = {part.fixed:g}",
             )
             axes.grid(alpha=0.3)
         for axes in grid.flat[len(slices) :]:

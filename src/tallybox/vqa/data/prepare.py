@@ -11,8 +11,7 @@ import numpy as np
 from tallybox.errors import InputError
 from tallybox.vqa.data.official import SplitFiles, read_pairs, read_records
 from tallybox.vqa.data.splits import JOINED_SPLITS, open_questions, write_split
-from tallybox.vqa.data.store import PHOTOS, FeatureStore, read_features, write_features
-from tallybox.vqa.data.tsv import read_tsv
+from tallybox.vqa.data.store import PHOTOS, FeatureStore, read_features, read_tsv, write_features
 from tallybox.vqa.data.vocabulary import VOCABULARY, Vocabulary
 
 PATTERNS = ("*.tsv*", "*.safetensors")  # the public files end in .tsv, .tsv.0, .tsv.1
