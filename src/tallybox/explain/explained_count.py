@@ -95,7 +95,10 @@ def explain_component(
         scores = torch.from_numpy(scores).sigmoid().numpy()
     head = head_trace(trace, component)
     quantities: dict[str, Any] = head.trace
-    presence = _box_shares(head, len(boxes)) if head.component == "counter" else quantities["presence"]
+    presence = quantities.get("presence", [0.0] * len(boxes))
+    if head.component == "counter":  # a box's share of an object is its self-edge, divided among its duplicates
+        for row, box in enumerate(head.indices):
+            presence[box] = quantities["relevance"][row][row] * quantities["scale"][row]
     count = int(quantities["count"] + 0.5)
     merged = merge_boxes(np.array(presence, np.float32), suppression_of(trace, len(boxes)), count)
     return ExplainedCount(
@@ -168,14 +171,6 @@ def clear_and_doubtful(explained: ExplainedCount) -> tuple[list[int], list[int]]
     counted = [box for box, into in enumerate(explained.duplicate_of) if into == box]
     clear = [box for box in counted if explained.presence[box] >= CLEAR_PRESENCE]
     return clear, [box for box in counted if box not in clear]
-
-
-def _box_shares(head: HeadTrace, boxes: int) -> list[float]:
-    """Return each box's share of an object in the paper's counter: its self-edge, divided among its duplicates."""
-    shares = [0.0] * boxes
-    for row, box in enumerate(head.indices):
-        shares[box] = head.trace["relevance"][row][row] * head.trace["scale"][row]
-    return shares
 
 
 def head_trace(trace: CountTrace | PresenceTrace, component: Counter | PresenceCounter) -> HeadTrace:
