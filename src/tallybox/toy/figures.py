@@ -117,15 +117,10 @@ def draw_accuracy(path: Path, slices: Sequence[Slice]) -> None:
         grid = figure.subplots(rows, min(len(slices), 2), sharey=True, squeeze=False)
         for number, (axes, part) in enumerate(zip(grid.flat, slices, strict=False)):
             fixed = VARIED["noise" if part.varied == "side_length" else "side_length"]
-            own = [name for name in part.results[0]["accuracy"] if name not in MODELS]
-            for model in (*MODELS, *own):
+            for model in part.results[0]["accuracy"]:
                 draw_curve(axes, part.results, part.varied, model)
-            axes.set(
-                xlabel=VARIED[part.varied],
-                xlim=(0, 1),
-                ylim=(0, 1.02),
-                title=f"({chr(97 + number)}) {fixed} = {part.fixed:g}",
-            )
+            axes.set(xlabel=VARIED[part.varied], xlim=(0, 1), ylim=(0, 1.02))
+            axes.set_title(f"({chr(97 + number)}) {fixed} = {part.fixed:g}")
             axes.grid(alpha=0.3)
         for axes in grid.flat[len(slices) :]:
             axes.set_axis_off()
@@ -138,10 +133,7 @@ def draw_curve(axes: Axes, results: Results, varied: str, model: str) -> None:
     """Draw one model's mean over seeds, and a band from the smallest to the largest."""
     by_value: dict[float, list[float]] = defaultdict(list)
     for result in results:
-        if model in result["accuracy"]:
-            by_value[result[varied]].append(result["accuracy"][model])
-    if not by_value:
-        return
+        by_value[result[varied]].append(result["accuracy"][model])
     name, colour = MODELS.get(model, (model, None))
     smallest, largest, means = ([of(shares) for shares in by_value.values()] for of in (min, max, mean))
     (line,) = axes.plot(list(by_value), means, color=colour, label=name)

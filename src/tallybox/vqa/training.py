@@ -105,7 +105,9 @@ class VqaRun:
         if supervision and questions.relevance is None:
             raise InputError("attention_supervision needs true boxes, which the prepared questions do not have")
         settings = asdict(config) | described
-        check_folder(folder, settings)
+        if earlier := read_config(folder):  # only epochs and the place of the data may differ
+            allowed = {"training": earlier.get("training", {}) | {"epochs": training.epochs}}
+            check_unchanged(folder, earlier | allowed | {"prepared": settings.get("prepared")}, settings)
         torch.manual_seed(training.seed)
         self.trainer = VqaTrainer(VqaModel(config.model, data.sizes), training, device)
         self.examples = load_examples(questions, data.store, device, self.trainer.dtype, config.model.feature_length)
@@ -192,10 +194,3 @@ class VqaRun:
         self.logged_steps, self.logged_at = trainer.steps, now
         with self.log.open("a") as file:
             file.write(json.dumps(line) + "\n")
-
-
-def check_folder(folder: Path, settings: dict[str, Any]) -> None:
-    """Raise if a folder has a run with other settings; only epochs and the place of the data may differ."""
-    if earlier := read_config(folder):
-        training = earlier.get("training", {}) | {"epochs": settings["training"]["epochs"]}
-        check_unchanged(folder, earlier | {"training": training, "prepared": settings.get("prepared")}, settings)
