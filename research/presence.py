@@ -23,7 +23,7 @@ from tallybox.presence import reference
 from tallybox.presence.weights import CELLS, LOGIT_LIMIT, PresenceFunctions, PresenceWeights, initial_weights
 from tallybox.runs import read_results
 from tallybox.toy.data import draw_images
-from tallybox.toy.models import Readout
+from tallybox.toy.models import ToyModel
 from tallybox.toy.training import one_cycle
 
 POINTS = ((0.95, 0.0), (0.0, 0.5), (0.2, 0.5), (0.5, 0.5))
@@ -66,11 +66,11 @@ def variants() -> Iterator[Variant]:
         yield replace(whole, name=f"{segments} segments", segments=segments)
 
 
-class VariantModel(nn.Module):
+class VariantModel(ToyModel):
     """A variant with a linear readout, for many settings at once."""
 
     def __init__(self, variant: Variant, settings: int) -> None:
-        super().__init__()
+        super().__init__(settings, BOXES, heads=variant.heads, features=BOXES + 2)
         self.variant = variant
         weights = initial_weights(variant.heads, variant.segments)
         if variant.stands == "overlap, difference":  # rises with both: from the product of two straight lines
@@ -84,7 +84,6 @@ class VariantModel(nn.Module):
             self.learned[name] = nn.Parameter(weight.repeat(settings, 1, *(1 for _ in weight.shape)))
         for name, is_used in self.uses().items():
             self.learned[name].requires_grad_(is_used)
-        self.readout = Readout(settings, BOXES + 1, heads=variant.heads, features=BOXES + 2)
 
     def uses(self) -> dict[str, bool]:
         """Tell which learned numbers take part at all."""
@@ -133,8 +132,7 @@ class VariantModel(nn.Module):
             for _ in range(self.variant.rounds):
                 presence = calibrated * (1 - stands * presence.unsqueeze(-2)).prod(-1)
         features = reference.count_features_of(presence, reference.poisson_binomial(presence, BOXES))
-        scores: Tensor = self.readout(features.flatten(-2))
-        return scores
+        return self.readout(features.flatten(-2))
 
     def stands(self, logit: Tensor, boxes: Tensor, overlap: Tensor, coordinate: Tensor, f: PresenceFunctions) -> Tensor:
         """s_ij."""

@@ -60,7 +60,7 @@ SMOKE = {
     "triton": "import triton, tallybox.counter.cuda.launch",
     "video": "import av, tallybox.photos.counting",
     "vqa": (
-        "import pathlib, tallybox.vqa.training; from tallybox.vqa.data.tsv import write_tsv\n"
+        "import pathlib, tallybox.vqa.training; from tallybox.vqa.data.store import write_tsv\n"
         "from tallybox.vqa.config import VqaConfig; assert VqaConfig().training.epochs == 100"
     ),
 }

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from tallybox import Counter
+from tallybox.explain import read_assets
 from tallybox.explain.explained_count import explain_component
-from tallybox.explain.page import embedded_json, explain_page
+from tallybox.explain.page import bundle, embedded_json, explain_page
 from tallybox.explain.page_data import page_count
 from tallybox.explain.scenes import cats
 
@@ -63,6 +64,14 @@ def test_hostile_names_stay_text():
     expected = [tag for tag, _ in Elements(explain_page(cats_page())).found]
     assert [tag for tag, _ in elements.found] == expected
     assert json.loads(elements.inside["script"][0])["counts"][0]["name"] == HOSTILE
+
+
+def test_the_modules_of_the_script_fit_in_one():
+    script = bundle("explain_page.js", read_assets("tallybox.explain"))
+    names = re.findall(r"^(?:async )?(?:function\*?|const|let|class) ([A-Za-z_$][\w$]*)", script, re.MULTILINE)
+    assert len(names) == len(set(names)) > 20
+    assert not re.search(r"^(import|export)\b", script, re.MULTILINE)
+    assert "</script" not in script.lower()
 
 
 def test_nothing_refers_to_another_place():

@@ -8,7 +8,7 @@ from tallybox.vqa.data.official import official_files, read_questions
 from tallybox.vqa.data.photos import PhotoFeatures
 from tallybox.vqa.data.prepare import prepare
 from tallybox.vqa.data.splits import open_questions
-from tallybox.vqa.data.tsv import write_tsv
+from tallybox.vqa.data.store import write_tsv
 from tests.support.shared_data import data_folder
 from tests.support.vqa_files import annotation, annotations_file, question, questions_file, write_json
 

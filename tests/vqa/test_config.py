@@ -38,7 +38,7 @@ def test_values_are_overruled_one_by_one(tmp_path):
     [
         ("[training]\nepoch = 3", r"'epochs'"),
         ("[Training]", "'training'"),
-        ("[training]\nepochs = 3.5", r"epochs of \[training\]"),
+        ("[training]\nepochs = 3.5", "epochs must"),
         ("[training]\nbatch = 1", "batch"),
         ("[training]\nprecision = 'half'", "precision"),
         ("[model]\nname = 'countr'", "'counter'"),

@@ -16,7 +16,7 @@ from tallybox.vqa.config import TrainingConfig
 from tallybox.vqa.data.splits import EncodedQuestions
 from tallybox.vqa.data.store import FeatureStore
 from tallybox.vqa.model import VqaModel
-from tallybox.vqa.prediction import predict
+from tallybox.vqa.prediction import answer
 from tallybox.vqa.published import load_published
 from tests.support.published_vqa import literal_answer, published_count
 from tests.support.tolerances import FLOAT32_FEATURES
@@ -115,10 +115,10 @@ def test_padding_takes_part_as_in_the_equations_question_by_question(tmp_path, c
     model, checkpoint = load_published(write(tmp_path / "published.pth", weights=weights, config=settings))
     assert checkpoint.config.model.padding == "published"
     precise = replace(checkpoint, config=replace(checkpoint.config, training=TrainingConfig(precision="float64")))
-    answers = predict(model, precise, asked, store, device=torch.device("cpu"))
+    answers = answer(model, precise, examples)
     masked = VqaModel(replace(checkpoint.config.model, padding="masked"), checkpoint.sizes).double().eval()
     masked.load_state_dict(model.state_dict())
-    others = predict(masked, precise, asked, store, device=torch.device("cpu"))
+    others = answer(masked, precise, examples)
     for row in range(len(asked)):
         start, end = store.offsets[asked.images[row] : asked.images[row] + 2]
         words = asked.words[row, : asked.lengths[row]].tolist()

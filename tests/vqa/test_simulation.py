@@ -4,7 +4,7 @@ import pytest
 from tallybox.boxes import numpy_box_iou
 from tallybox.errors import InputError
 from tallybox.vqa.data.official import official_files, read_pairs, read_records
-from tallybox.vqa.data.tsv import read_tsv
+from tallybox.vqa.data.store import read_tsv
 from tallybox.vqa.scoring import all_scores
 from tallybox.vqa.simulation import COUNTS, FEATURES, KINDS, Detector, World, draw_scene, simulate
 

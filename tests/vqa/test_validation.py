@@ -1,20 +1,24 @@
+from pathlib import Path
+
 import pytest
 import torch
 
 from tallybox.runs import read_results
-from tallybox.vqa.checkpoints import load_model, read_checkpoint
+from tallybox.vqa.checkpoints import Checkpoint, load_model, read_checkpoint
+from tallybox.vqa.config import VqaConfig
 from tallybox.vqa.data.questions import QuestionRecord
-from tallybox.vqa.prediction import predict
+from tallybox.vqa.prediction import answer
 from tallybox.vqa.scoring import Scorer
 from tallybox.vqa.training import train
-from tallybox.vqa.validation import ValidationData
+from tallybox.vqa.validation import Validator
 from tests.support.vqa_tiny import CPU, tiny_config, tiny_data
 
 EPOCHS = 6
 
 
-def validation_data(every: int = 1) -> ValidationData:
+def validator(folder: Path, config: VqaConfig, every: int = 1) -> Validator:
     data = tiny_data(seed=1)
+    checkpoint = Checkpoint(config, data.sizes, data.words, data.answers, 0, 0)
     records = [
         QuestionRecord(
             int(key), int(image), "How many?", tuple(data.answers[k] if k >= 0 else "other" for k in given), "number"
@@ -23,13 +27,14 @@ def validation_data(every: int = 1) -> ValidationData:
             data.questions.question_ids, data.questions.images, data.questions.answers, strict=True
         )
     ]
-    return ValidationData(data.questions, data.store, Scorer(records, [(100, 101)]), every)
+    return Validator(folder, checkpoint, data.questions, data.store, Scorer(records, [(100, 101)]), CPU, every)
 
 
 @pytest.fixture(scope="module")
 def validated(tmp_path_factory):
     folder = tmp_path_factory.mktemp("validated") / "run"
-    train(tiny_data(), folder, tiny_config(epochs=EPOCHS), device=CPU, validation=validation_data())
+    config = tiny_config(epochs=EPOCHS)
+    train(tiny_data(), folder, config, device=CPU, on_epoch=validator(folder, config))
     return folder
 
 
@@ -37,14 +42,14 @@ def test_a_line_an_epoch_with_the_official_scores(validated):
     lines = read_results(validated / "validation.jsonl")
     assert [(line["epoch"], line["step"]) for line in lines] == [(epoch, 5 * epoch) for epoch in range(1, EPOCHS + 1)]
     model, checkpoint = load_model(validated)
-    data = validation_data()
-    answers = predict(model, checkpoint, data.questions, data.store, device=CPU)
-    expected = data.scorer.scores(answers)
+    scorer = validator(validated, checkpoint.config)
+    expected = scorer.scorer.scores(answer(model, checkpoint, scorer.examples))
     assert {name: lines[-1][name] for name in expected} == expected
 
 
 def test_validation_is_as_rare_as_wanted_comes_at_the_end_and_changes_no_training(tmp_path):
-    train(tiny_data(), tmp_path / "seen", tiny_config(), device=CPU, validation=validation_data(every=2))
+    scored = validator(tmp_path / "seen", tiny_config(), every=2)
+    train(tiny_data(), tmp_path / "seen", tiny_config(), device=CPU, on_epoch=scored)
     assert [line["epoch"] for line in read_results(tmp_path / "seen" / "validation.jsonl")] == [2, 3]
     train(tiny_data(), tmp_path / "alone", tiny_config(), device=CPU)
     tensors, expected = (read_checkpoint(tmp_path / name)[1] for name in ("seen", "alone"))
@@ -60,8 +65,9 @@ def test_interrupted_and_resumed_it_has_the_same_lines(tmp_path, validated):
         if done == 18:
             raise StoppedError
 
-    config, data = tiny_config(epochs=EPOCHS), validation_data()
+    config = tiny_config(epochs=EPOCHS)
+    scored = validator(tmp_path, config)
     with pytest.raises(StoppedError):
-        train(tiny_data(), tmp_path, config, device=CPU, validation=data, on_progress=stop)
-    train(tiny_data(), tmp_path, config, device=CPU, validation=data)
+        train(tiny_data(), tmp_path, config, device=CPU, on_epoch=scored, on_progress=stop)
+    train(tiny_data(), tmp_path, config, device=CPU, on_epoch=scored)
     assert (tmp_path / "validation.jsonl").read_bytes() == (validated / "validation.jsonl").read_bytes()

@@ -196,7 +196,7 @@ def train(
 @options.json_option
 def evaluate(runs: tuple[Path, ...], device: torch.device, as_json: bool, **others: Any) -> None:
     """Score RUNS (folders, or .pth files of the published code); of several seeds, mean and sample deviation."""
-    from tallybox.vqa.evaluation import evaluate_runs, is_trained_on, summarise
+    from tallybox.vqa.prediction import evaluate_runs, is_trained_on, summarise
 
     for run in runs:
         if is_trained_on(run, others["split"]):
@@ -211,7 +211,7 @@ def evaluate(runs: tuple[Path, ...], device: torch.device, as_json: bool, **othe
 
 def _show_scores(scores: Mapping[str, Sequence[Mapping[str, float]]]) -> None:
     """Print a row for each score and a column for each model."""
-    from tallybox.vqa.evaluation import format_score
+    from tallybox.vqa.prediction import format_score
 
     table = Table("Accuracy in %, errors of counts")
     for model, runs in scores.items():
@@ -265,7 +265,7 @@ def demo(out: Path, device: torch.device, as_json: bool) -> None:
     The same command resumes after an interruption.
     """
     from tallybox.vqa.demo import run_demo
-    from tallybox.vqa.evaluation import summarise
+    from tallybox.vqa.prediction import summarise
 
     start = time.perf_counter()
     with progress_steps() as show:

@@ -1,22 +1,52 @@
 """Explained counts: every quantity behind a count, as pages draw it and as the service sends it."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from tallybox.activation import activation_knots
 from tallybox.boxes import nms
 from tallybox.counter.module import Counter
+from tallybox.counter.trace import CountTrace
 from tallybox.detections.baselines import Thresholds
 from tallybox.detections.detections import Detections
 from tallybox.estimator.estimator import CountEstimator
-from tallybox.estimator.explanation import CLEAR_PRESENCE, CountExplanation, merge_boxes, merged_into, suppression_of
-from tallybox.explain.traces import HeadTrace, head_trace
+from tallybox.estimator.explanation import (
+    CLEAR_PRESENCE,
+    CountExplanation,
+    merge_boxes,
+    merged_into,
+    suppression_of,
+)
 from tallybox.presence.module import PresenceCounter
+from tallybox.presence.reference import calibrated_score
+from tallybox.presence.trace import PresenceTrace
+from tallybox.presence.weights import PresenceFunctions, PresenceWeights
 
+ComponentName = Literal["counter", "presence"]  # as in JSON, on the command line and in estimator files
+
+# Quantities of a trace with one and with two dimensions that run over proposals; the others have none.
+OF_PROPOSALS = {"attention", "boxes", "mask", "indices", "scale", "calibrated", "presence"}
+OF_PAIRS = {"relevance", "distance", "deduplicated", "similarity", "count_matrix", "overlap", "evidence", "suppression"}
+# Quantities that do not depend on the head, and so have no dimension for it.
+SHARED_BY_HEADS = {"attention", "boxes", "mask", "indices", "relevance", "distance", "overlap"}
+
+PHI_POINTS = 65  # scores at which φ is drawn
 DEFAULT_THRESHOLDS = Thresholds(overlap=0.5, score=0.5)  # of NMS, if nobody tuned it
+
+
+@dataclass(frozen=True)
+class HeadTrace:
+    """What one head of a component computed. The service's OpenAPI document shows the descriptions of fields."""
+
+    component: ComponentName
+    indices: list[int] = field(metadata={"description": "Which box each row of the trace is."})
+    trace: dict[str, Any] = field(metadata={"description": "The CountTrace or PresenceTrace of the library."})
+    functions: dict[str, Any] = field(metadata={"description": "The learned functions, as points to draw."})
 
 
 @dataclass(frozen=True)
@@ -63,9 +93,12 @@ def explain_component(
         trace = component.explain(torch.from_numpy(scores), torch.from_numpy(boxes))
     if component.logits:
         scores = torch.from_numpy(scores).sigmoid().numpy()
-    head = head_trace(trace, component, 0)
+    head = head_trace(trace, component)
     quantities: dict[str, Any] = head.trace
-    presence = _box_shares(head, len(boxes)) if head.component == "counter" else quantities["presence"]
+    presence = quantities.get("presence", [0.0] * len(boxes))
+    if head.component == "counter":  # a box's share of an object is its self-edge, divided among its duplicates
+        for row, box in enumerate(head.indices):
+            presence[box] = quantities["relevance"][row][row] * quantities["scale"][row]
     count = int(quantities["count"] + 0.5)
     merged = merge_boxes(np.array(presence, np.float32), suppression_of(trace, len(boxes)), count)
     return ExplainedCount(
@@ -104,7 +137,7 @@ def explain_estimate(
     presence[rank] = explanation.presence
     duplicate_of[rank] = np.where(merged < 0, -1, rank[merged])
     components = zip(explanation.traces, fitted.ensemble.components(), strict=True)
-    heads = [head_trace(trace, component, 0) for trace, component in components]
+    heads = [head_trace(trace, component) for trace, component in components]
     heads = [replace(head, indices=rank[head.indices].tolist()) for head in heads]
     tuned = fitted.baselines.get("nms")
     thresholds = tuned and tuned["exact"].by_category.get(category_id, tuned["exact"].overall)
@@ -140,9 +173,47 @@ def clear_and_doubtful(explained: ExplainedCount) -> tuple[list[int], list[int]]
     return clear, [box for box in counted if box not in clear]
 
 
-def _box_shares(head: HeadTrace, boxes: int) -> list[float]:
-    """Return each box's share of an object in the paper's counter: its self-edge, divided among its duplicates."""
-    shares = [0.0] * boxes
-    for row, box in enumerate(head.indices):
-        shares[box] = head.trace["relevance"][row][row] * head.trace["scale"][row]
-    return shares
+def head_trace(trace: CountTrace | PresenceTrace, component: Counter | PresenceCounter) -> HeadTrace:
+    """Return the first head of a component's trace without leading dimensions, masked proposals left out."""
+    if isinstance(component, Counter):
+        quantities = _quantities(trace, heads=component.weight.shape[0])
+        knots = activation_knots(component.weight.detach()[0]).tolist()
+        return HeadTrace("counter", quantities["indices"], quantities, {"activations": knots})
+    quantities = _quantities(trace, heads=component.weights.slope.shape[-1])
+    functions = PresenceFunctions.of(PresenceWeights(*(weight.detach()[0] for weight in component.weights)))
+    return HeadTrace("presence", [*range(len(quantities["presence"]))], quantities, presence_curves(functions))
+
+
+def _quantities(trace: CountTrace | PresenceTrace, heads: int) -> dict[str, Any]:
+    """Return the quantities of the first head by name."""
+    by_name: dict[str, Any] = {}
+    for name, quantity in vars(trace).items():
+        value: Tensor = quantity.detach()
+        # With one head, the quantities of a presence trace keep their dimension for it.
+        has_heads = heads > 1 or (isinstance(trace, PresenceTrace) and name != "count")
+        if name == "features":
+            value = value.unflatten(-1, (heads, -1))[0]
+        elif has_heads and name not in SHARED_BY_HEADS:
+            value = value[0]
+        if name in OF_PROPOSALS | OF_PAIRS:
+            value = value[trace.mask]
+        if name in OF_PAIRS:
+            value = value[:, trace.mask]
+        by_name[name] = value.tolist()
+    return by_name
+
+
+def presence_curves(functions: PresenceFunctions) -> dict[str, Any]:
+    """Return the functions of one head as points: φ and τ as (x, y), η and κ as tables by overlap and score."""
+    scores = torch.linspace(0, 1, PHI_POINTS, dtype=functions.slope.dtype)
+    phi = calibrated_score(scores.clamp(1e-6, 1 - 1e-6).logit(), scores.new_zeros(PHI_POINTS, 1), functions)
+    lead = torch.linspace(0, 1, len(functions.order), dtype=functions.order.dtype)
+    below = torch.stack((lead, functions.order), -1)[lead <= 0.5]
+    above = torch.stack((lead, functions.order + functions.step), -1)[lead >= 0.5]  # the step at equal scores
+    return {
+        "phi": torch.stack((scores, phi), -1).tolist(),
+        "tau": torch.cat((below, above)).tolist(),
+        "eta": functions.overlap.tolist(),
+        "kappa": functions.evidence.tolist(),
+        **{name: getattr(functions, name).item() for name in ("slope", "shift", "sharpness", "step")},
+    }

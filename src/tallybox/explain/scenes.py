@@ -43,10 +43,8 @@ class ExampleScene:
 
 def example_scenes() -> list[ExampleScene]:
     """Return the scenes that the explorer page offers."""
-    width, height = (CATS_SCALE * side for side in cats().size_wh)
-    shift = torch.tensor([14.0, 12.0, 14.0, 12.0])  # beside the first, so that both can be seen and dragged
-    tabby, tabby_again, black, white = CATS_SCALE * cats().boxes
-    cat_boxes = torch.stack((tabby, tabby_again + shift, black, white)).tolist()
+    boxes = CATS_SCALE * cats().boxes
+    boxes[1] += torch.tensor([14.0, 12.0, 14.0, 12.0])  # beside the first, so that both can be seen and dragged
     copies = 3 * [[90.0, 110.0, 260.0, 300.0]] + 3 * [[380.0, 80.0, 540.0, 260.0]]
     left = [[80.0, 90.0, 250.0, 270.0], [120.0, 100.0, 290.0, 285.0], [185.0, 120.0, 360.0, 300.0]]
     right = [[420.0, 60.0, 580.0, 220.0], [430.0, 180.0, 590.0, 340.0]]
@@ -54,7 +52,7 @@ def example_scenes() -> list[ExampleScene]:
     apart = [[x, y, x + 84, y + 100] for x, y in corners]
     return [
         ExampleScene(
-            "cats", "Three cats, one of them detected twice", width, height, cat_boxes, [0.95, 0.8, 0.9, 0.95]
+            "cats", "Three cats, one of them detected twice", 720, 220, boxes.tolist(), [0.95, 0.8, 0.9, 0.95]
         ),
         ExampleScene("duplicates", "Exact duplicates: two objects, three boxes each", *CANVAS_WH, copies, [0.95] * 6),
         ExampleScene("partial", "Partial overlaps", *CANVAS_WH, left + right, [0.9, 0.8, 0.7, 0.9, 0.6]),

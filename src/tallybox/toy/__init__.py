@@ -1,10 +1,4 @@
-"""The paper's toy task (section 5.1): draw its images, train models on it, sweep over its settings.
-
->>> from tallybox.toy import Setting, ToyConfig, train_settings
->>> (result,) = train_settings([Setting(0.3, 0.0)], config=ToyConfig(iterations=20, batch=64, evaluation_batches=2))
->>> sorted(result.accuracy)
-['baseline', 'counter', 'presence']
-"""
+"""The paper's toy task (section 5.1): draw its images, train models on it, sweep over its settings."""
 
 from tallybox.toy.data import ToyImages, draw_images
 from tallybox.toy.sweep import grid_settings, run_sweep, sweep_settings

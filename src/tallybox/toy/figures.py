@@ -1,12 +1,12 @@
 """Every figure of the paper's toy task, from the results of a sweep."""
 
 import csv
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
+from operator import itemgetter
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -22,7 +22,7 @@ from tallybox.errors import InputError
 from tallybox.files import atomic_writing
 from tallybox.plotting import BLUE, GREEN, ORANGE, SEQUENTIAL, WIDE, add_letters, add_scale, draw_all, panels, picture
 from tallybox.presence.weights import calibration_edges
-from tallybox.runs import read_results
+from tallybox.runs import read_config, read_results
 from tallybox.toy.data import draw_images
 from tallybox.toy.sweep import FIXED_AT
 
@@ -53,39 +53,27 @@ class Slice:
     fixed: float
     results: Results
 
-    @property
-    def title(self) -> str:
-        """The fixed parameter and its value."""
-        (other,) = VARIED.keys() - {self.varied}
-        return f"{VARIED[other]} = {self.fixed:g}"
-
 
 def read_sweep(folder: Path) -> tuple[float, Results]:
     """Return the side length that a sweep holds fixed while it varies the noise, and the results."""
-    slices = read_slices(folder)
-    over_noise = [part for part in slices if part.varied == "noise"]
-    if not over_noise:
-        raise InputError(f"{folder} holds a sweep over side lengths only; a sweep over the noise is needed.")
-    return over_noise[0].fixed, over_noise[0].results
+    for part in read_slices(folder):
+        if part.varied == "noise":
+            return part.fixed, part.results
+    raise InputError(f"{folder} holds a sweep over side lengths only; a sweep over the noise is needed.")
 
 
 def read_slices(folder: Path) -> list[Slice]:
     """Return the slices of a sweep: the two of the paper's figures, or all of a grid of your own."""
-    config = folder / "config.json"
     results = read_results(folder / "results.jsonl")
-    if not config.exists() or not results:
+    if not results:
         raise InputError(f"{folder} has no results of a sweep; run tallybox toy sweep --out {folder}.")
-    difficulty = json.loads(config.read_text())["config"].get("difficulty")
+    difficulty = read_config(folder).get("difficulty")
     slices = []
-    for varied in VARIED:
-        (other,) = VARIED.keys() - {varied}
+    for varied, other in zip(VARIED, reversed(VARIED), strict=True):
         for fixed in [FIXED_AT[difficulty]] if difficulty else sorted({result[other] for result in results}):
-            chosen = sorted(
-                (result for result in results if result[other] == fixed),
-                key=lambda result: (result[varied], result["seed"]),
-            )
+            chosen = [result for result in results if result[other] == fixed]
             if len({result[varied] for result in chosen}) > 1:
-                slices.append(Slice(varied, fixed, chosen))
+                slices.append(Slice(varied, fixed, sorted(chosen, key=itemgetter(varied, "seed"))))
     if not slices:
         raise InputError(f"{folder} holds single settings; figures need at least two values of l or q.")
     return slices
@@ -132,10 +120,11 @@ def draw_accuracy(path: Path, slices: Sequence[Slice]) -> None:
             if part is None:
                 axes.set_axis_off()
                 continue
-            own = [name for name in part.results[0]["accuracy"] if name not in MODELS]
-            for model in (*MODELS, *own):
+            fixed = VARIED["noise" if part.varied == "side_length" else "side_length"]
+            for model in part.results[0]["accuracy"]:
                 draw_curve(axes, part.results, part.varied, model)
-            axes.set(xlabel=VARIED[part.varied], xlim=(0, 1), ylim=(0, 1.02), ylabel="accuracy", title=part.title)
+            axes.set(xlabel=VARIED[part.varied], xlim=(0, 1), ylim=(0, 1.02), ylabel="accuracy")
+            axes.set_title(f"{fixed} = {part.fixed:g}")
             axes.grid(alpha=0.5)
         add_letters(grid[: len(slices)])
         grid[0].legend(labelcolor="linecolor", handlelength=0)
@@ -145,10 +134,7 @@ def draw_curve(axes: Axes, results: Results, varied: str, model: str) -> None:
     """Draw one model's mean over seeds, and a band from the smallest to the largest."""
     by_value: dict[float, list[float]] = defaultdict(list)
     for result in results:
-        if model in result["accuracy"]:
-            by_value[result[varied]].append(result["accuracy"][model])
-    if not by_value:
-        return
+        by_value[result[varied]].append(result["accuracy"][model])
     name, colour = MODELS.get(model, (model, None))
     smallest, largest, means = ([of(shares) for shares in by_value.values()] for of in (min, max, mean))
     (line,) = axes.plot(list(by_value), means, color=colour, label=name)

@@ -25,7 +25,7 @@ from tallybox.errors import InputError
 from tallybox.files import read_tensors, write_tensors
 from tallybox.kernels.dispatch import Backend
 from tallybox.presence.module import PresenceCounter
-from tallybox.presence.weights import PresenceFunctions
+from tallybox.presence.weights import PresenceFunctions, PresenceWeights
 from tallybox.toy.data import ToyImages, draw_images
 from tallybox.toy.models import ComponentModel, CounterModel, PresenceModel, make_model
 
@@ -102,11 +102,9 @@ class ToyTraining:
         for name, model in self.models.items():
             rate = config.presence_learning_rate if name == "presence" else config.learning_rate
             self.optimisers[name] = torch.optim.Adam(model.parameters(), lr=rate, fused=True)
-        self.schedules = {
-            name: LambdaLR(optimiser, lambda step: one_cycle(step / max(config.iterations, 1)))
-            for name, optimiser in self.optimisers.items()
-            if name == "presence"
-        }
+        if "presence" in names:
+            steps = max(config.iterations, 1)
+            self.schedule = LambdaLR(self.optimisers["presence"], lambda step: one_cycle(step / steps))
 
     def draw(self) -> ToyImages:
         """Draw a batch of images of each setting."""
@@ -120,25 +118,14 @@ class ToyTraining:
             loss_of(self.models[name], images).backward()
         optimiser.step()
         optimiser.zero_grad()
-        if name in self.schedules:
-            self.schedules[name].step()
+        if name == "presence":
+            self.schedule.step()
 
     def accuracy(self, name: str, images: ToyImages) -> Tensor:
         """Return the share of right answers of one model on one batch, ``[M]``."""
         with torch.no_grad(), check_values("never"):
             answer: Tensor = self.models[name](images.attention, images.boxes).argmax(-1)
         return (answer == images.count).float().mean(-1)
-
-    def presence_functions(self) -> PresenceFunctions:
-        """Return the presence counter's functions, each ``[M, heads, ...]``."""
-        with torch.no_grad():
-            model = self.models["presence"]
-            assert isinstance(model, PresenceModel)
-            return PresenceFunctions(*(f.squeeze(1) for f in PresenceFunctions.of(model.weights)))
-
-    def activations(self) -> Tensor:
-        """Return the counter's activations at their knots: ``[M, 8, segments + 1]``."""
-        return activation_knots(self.models["counter"].get_parameter("activations").detach()).squeeze(1)
 
     def run(self, on_progress: Callable[[int, int], None] = lambda done, total: None) -> list[SettingResult]:
         """Train all models and score them on fresh images.
@@ -164,22 +151,30 @@ class ToyTraining:
         return self._results({name: total / max(config.evaluation_batches, 1) for name, total in totals.items()})
 
     def _results(self, accuracies: dict[str, Tensor]) -> list[SettingResult]:
-        shares = {self.title(name): accuracy.tolist() for name, accuracy in accuracies.items()}
-        ordered = [name for name in MODELS if name in shares] + [name for name in shares if name not in MODELS]
-        activations = self.activations().tolist() if "counter" in self.models else []
-        functions = self.presence_functions()._asdict() if "presence" in self.models else {}
-        presence = {name: f.tolist() for name, f in functions.items()}
+        ordered = [name for name in MODELS if name in accuracies]
+        ordered += [name for name in accuracies if name not in MODELS]
+        shares = {self.title(name): rounded(accuracies[name].tolist(), 5) for name in ordered}
+        activations: list[Any] = [[] for _ in self.settings]
+        functions: dict[str, Any] = {}
+        if "counter" in self.models:
+            activations = rounded(self.activations().tolist(), 5)
+        if isinstance(presence := self.models.get("presence"), PresenceModel):
+            weights = PresenceWeights(*(weight.detach().squeeze(1) for weight in presence.weights))
+            functions = {k: rounded(f.tolist(), 3) for k, f in PresenceFunctions.of(weights)._asdict().items()}
         return [
             SettingResult(
-                setting.side_length,
-                setting.noise,
-                self.seed,
-                {name: round(shares[name][i], 5) for name in ordered},
-                rounded(activations[i], 5) if activations else [],
-                {name: rounded(f[i], 3) for name, f in presence.items()},
+                **asdict(setting),
+                seed=self.seed,
+                accuracy={name: share[i] for name, share in shares.items()},
+                activations=activations[i],
+                presence={name: function[i] for name, function in functions.items()},
             )
             for i, setting in enumerate(self.settings)
         ]
+
+    def activations(self) -> Tensor:
+        """Return the counter's activations at their knots: ``[M, 8, segments + 1]``."""
+        return activation_knots(self.models["counter"].get_parameter("activations").detach()).squeeze(1)
 
     def title(self, name: str) -> str:
         """Return the name of a model in results: that of your own component, if it has one."""
@@ -190,13 +185,13 @@ class ToyTraining:
         """Return the trained counting layers of one setting, without their readouts, by name."""
         found: dict[str, nn.Module] = {}
         for name, model in self.models.items():
-            if isinstance(model, CounterModel):
+            if isinstance(model, ComponentModel):
+                found[self.title(name)] = model.components[setting]
+            elif isinstance(model, CounterModel):
                 found[name] = new_layer(name, self.config, {"weight": model.activations[setting].detach()})
             elif isinstance(model, PresenceModel):
                 state = {k: v[setting, 0].detach() for k, v in model.weights._asdict().items()}
                 found[name] = new_layer(name, self.config, state)
-            elif isinstance(model, ComponentModel):
-                found[self.title(name)] = model.components[setting]
         return found
 
 
@@ -220,10 +215,8 @@ def save_layers(path: Path, training: ToyTraining, setting: int = 0) -> None:
     """Write the trained layers of one setting as safetensors, the tensors of each after its name and a dot."""
     layers = training.layers(setting)
     tensors = {f"{name}.{key}": value for name, layer in layers.items() for key, value in layer.state_dict().items()}
-    at = asdict(training.settings[setting])
-    write_tensors(
-        path, tensors, {"format": "toy layers", **at, "seed": training.seed, "config": asdict(training.config)}
-    )
+    described = {**asdict(training.settings[setting]), "seed": training.seed, "config": asdict(training.config)}
+    write_tensors(path, tensors, {"format": "toy layers", **described})
 
 
 def load_layers(path: Path) -> dict[str, nn.Module]:

@@ -1,11 +1,4 @@
-"""Visual question answering with a count component: the public names; see docs/reference/vqa-training.md.
-
->>> from tallybox import vqa
->>> sizes = vqa.DataSizes(words=20, answers=5, features=3, proposals=7)
->>> model = vqa.VqaModel(vqa.ModelConfig(name="presence"), sizes)
->>> model.count.features
-12
-"""
+"""Visual question answering with a count component: the public names; see docs/reference/vqa-training.md."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

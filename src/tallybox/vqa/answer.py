@@ -1,7 +1,4 @@
-"""From a photo and a question to an answer: PicoDet's regions, then a trained VQA model. Experimental.
-
-Legend: R regions, G glimpses.
-"""
+"""From a photo and a question to an answer: PicoDet's regions, then a trained VQA model. Experimental."""
 
 import re
 from dataclasses import dataclass
@@ -9,9 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
-from tallybox.counter.module import Counter
 from tallybox.detections.categories import COCO_CATEGORIES, COCO_CATEGORY_IDS, plural
 from tallybox.detections.detections import Detections
 from tallybox.errors import InputError
@@ -19,7 +14,6 @@ from tallybox.estimator.prediction import CountPrediction
 from tallybox.photos.images import Photo
 from tallybox.photos.picodet import PicoDet, detections_of
 from tallybox.photos.shipped import shipped_estimator
-from tallybox.presence.module import PresenceCounter
 from tallybox.vqa.checkpoints import load_model
 from tallybox.vqa.components import GlimpseCounter
 from tallybox.vqa.data.photos import PhotoFeatures
@@ -32,16 +26,13 @@ SHIPPED_MODEL = Path(__file__).parent / "models" / "photos_presence.safetensors"
 RUNNERS_UP = 4
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class PhotoAnswer:
-    """A model's answer, and the regions it attended to."""
+    """A model's answer to a question about a photo."""
 
     question: str
     answers: tuple[tuple[str, float], ...]  # with their probabilities, the most probable first
     unknown_words: tuple[str, ...]  # words of the question that the model ignores
-    regions: PhotoFeatures
-    glimpses: Tensor  # [R, G] before softmax
-    relevance: Tensor  # [R] log-odds that the question is about a region: the attention that is counted
 
     @property
     def answer(self) -> str:
@@ -92,13 +83,6 @@ class Answerer:
             # Compiling a fused kernel takes longer than counting in one photo.
             self.model.count.counter.backend = "reference"
 
-    @property
-    def counter(self) -> Counter | PresenceCounter:
-        """The layer that counts on the model's first glimpse; a model without one is an error."""
-        if not isinstance(self.model.count, GlimpseCounter):
-            raise InputError(f"A {self.model.config.name} model cannot be explained; counter and presence models can.")
-        return self.model.count.counter
-
     def look(self, photo: Photo) -> SeenPhoto:
         """Detect the regions of a photo once, for several questions about it."""
         (raw,) = self.detector.propose([photo])
@@ -117,21 +101,14 @@ class Answerer:
             lengths=torch.tensor([len(words)]),
         )
         with torch.inference_mode():
-            logits, glimpses = self.model(batch)
-        by_answer = (logits[0] / self.temperature).softmax(-1)
+            by_answer = (self.model(batch)[0][0] / self.temperature).softmax(-1)
         probabilities, best = by_answer.topk(min(1 + RUNNERS_UP, len(by_answer)))
         answers = zip((self.vocabulary.answers[index] for index in best), probabilities.tolist(), strict=True)
-        count = self.model.count
-        relevance = count.log_odds(glimpses, batch.mask) if isinstance(count, GlimpseCounter) else glimpses[..., 0]
-        return PhotoAnswer(text, tuple(answers), unknown, regions, glimpses[0], relevance[0])
+        return PhotoAnswer(text, tuple(answers), unknown)
 
 
 def read_question(question: str, vocabulary: Vocabulary) -> tuple[str, list[int], tuple[str, ...]]:
-    """Return a question on one line, the indices of its words, and its unknown words as the user wrote them.
-
-    >>> read_question("How many zebus?", Vocabulary(("how", "many", "dogs"), ("1",)))
-    ('How many zebus?', [1, 2, 0], ('zebus',))
-    """
+    """Return a question on one line, the indices of its words, and its unknown words as the user wrote them."""
     text = " ".join("".join(letter if letter.isprintable() else "�" for letter in word) for word in question.split())
     known = frozenset(vocabulary.words)
     words = (word for word in text.split() if "".join(question_words(word)) not in known)
@@ -143,13 +120,7 @@ def read_question(question: str, vocabulary: Vocabulary) -> tuple[str, list[int]
 
 
 def count_named(seen: SeenPhoto, question: str) -> dict[str, CountPrediction]:
-    """Return the count of `tallybox count` if a question begins with "how many" and a category; else nothing.
-
-    >>> from tallybox.photos import read_photo, sample_photos
-    >>> seen = Answerer().look(read_photo(sample_photos()[1]))
-    >>> count_named(seen, "How many horses are there?")["horse"].count
-    2
-    """
+    """Return the count of `tallybox count` if a question begins with "how many" and a category; else nothing."""
     asked = " ".join(question_words(question)) + " "
     for category_id, name in COCO_CATEGORIES.items():
         if any(asked.startswith(f"{COUNTING_WORDS} {noun} ") for noun in (name, plural(name))):

@@ -72,7 +72,7 @@ def load_model(folder: Path, component: str | None = None) -> tuple[VqaModel, Ch
     name = checkpoint.config.model.name
     if name not in MODELS and component != name:
         raise InputError(f"{folder} uses the component {name}; pass --model {name} to run its code")
-    return model_of(checkpoint.config.model, checkpoint.sizes, tensors, folder), checkpoint
+    return model_of(checkpoint.config.model, checkpoint.sizes, tensors, folder).float(), checkpoint
 
 
 def model_of(config: ModelConfig, sizes: DataSizes, tensors: Mapping[str, Tensor], source: Path) -> VqaModel:
@@ -84,4 +84,4 @@ def model_of(config: ModelConfig, sizes: DataSizes, tensors: Mapping[str, Tensor
     except (OverflowError, RuntimeError, TypeError) as error:
         reason = " ".join(str(error).split())[:300]
         raise InputError(f"{source} does not hold the parameters of a {config.name} model: {reason}") from None
-    return model.float().eval()
+    return model.eval()

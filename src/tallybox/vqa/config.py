@@ -2,12 +2,10 @@
 
 import math
 import tomllib
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, cast, get_args, get_origin
 
-from tallybox.checks import check_count
 from tallybox.errors import InputError, InputTypeError, did_you_mean
 
 MODELS = ("baseline", "nms", "counter", "presence")
@@ -15,31 +13,36 @@ Padding = Literal["masked", "published"]
 Level = Literal["free", "mean"]
 Precision = Literal["auto", "bfloat16", "float32", "float64"]
 
-# The ranges of numbers, by the names of fields of `ModelConfig` and `TrainingConfig`; other whole ones are at least 1.
-RANGES: dict[str, tuple[tuple[str, ...], Callable[[float], bool]]] = {
-    "in [0, 1)": (("dropout", "attention_dropout"), lambda value: 0 <= value < 1),
-    "between 0 and 1": (("nms_iou_threshold", "nms_score_threshold"), lambda value: 0 <= value <= 1),
-    "0 or more": (("feature_length", "attention_supervision"), lambda value: 0 <= value < math.inf),
-    "between 0 and 2**63 - 1": (("seed",), lambda value: 0 <= value < 2**63),
-    "2 or more, as batch normalisation needs": (("batch",), lambda value: value >= 2),
-    "above 0": (("sharpness", "learning_rate", "count_rate"), lambda value: 0 < value < math.inf),
+KINDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+# The smallest and the largest value of numbers, by the names of fields; others are at least 1 if whole, else 0.
+RANGES: dict[str, tuple[float, float]] = {
+    "dropout": (0, 1),
+    "attention_dropout": (0, 1),
+    "nms_iou_threshold": (0, 1),
+    "nms_score_threshold": (0, 1),
+    "batch": (2, math.inf),  # batch normalisation needs two
+    "seed": (0, 2**63 - 1),
 }
 
 
 class _Checked:
-    """A configuration that raises if a value is wrong."""
+    """A configuration that raises if a value is out of range, or of another type than its default."""
 
     def __post_init__(self) -> None:
         for setting in fields(cast(Any, self)):
             name, value = setting.name, getattr(self, setting.name)
             if get_origin(setting.type) is Literal and value not in (choices := get_args(setting.type)):
-                hint = did_you_mean(value, [*choices])
+                hint = did_you_mean(str(value), choices)
                 raise InputError(f"{name} must be one of {', '.join(choices)}, but got {value!r}{hint}")
-            if setting.type is int and name not in ("seed", "batch"):
-                check_count(name, value)
-            for expected, (names, is_valid) in RANGES.items():
-                if name in names and value is not None and not is_valid(value):
-                    raise InputError(f"{name} must be {expected}, but got {value}")
+            if value is None and setting.default is None:
+                continue
+            kind = float if setting.default is None else type(setting.default)
+            if type(value) is not kind and (kind, type(value)) != (float, int):
+                raise InputTypeError(f"{name} must be {KINDS[kind]}, but got {value!r}")
+            if kind in (int, float):
+                low, high = RANGES.get(name, (1 if kind is int else 0, math.inf))
+                if not low <= value <= high:
+                    raise InputError(f"{name} must be between {low} and {high}, but got {value}")
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class ModelConfig(_Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.name not in MODELS and ":" not in self.name:
-            hint = did_you_mean(self.name, [*MODELS])
+            hint = did_you_mean(self.name, MODELS)
             raise InputError(
                 f"model name must be one of {', '.join(MODELS)} or package.module:Class, not {self.name!r}{hint}"
             )
@@ -96,14 +99,7 @@ class TrainingConfig(_Checked):
 
 @dataclass(frozen=True)
 class VqaConfig:
-    """A file's two tables, ``[model]`` and ``[training]``.
-
-    >>> VqaConfig.from_dict({"model": {"name": "nms"}}).model.name
-    'nms'
-    >>> VqaConfig.from_dict({"training": {"epoch": 3}})
-    Traceback (most recent call last):
-    tallybox.errors.InputError: [training] has no epoch; did you mean 'epochs'?
-    """
+    """A file's two tables, ``[model]`` and ``[training]``."""
 
     model: ModelConfig = field(default_factory=ModelConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
@@ -111,11 +107,18 @@ class VqaConfig:
     @classmethod
     def from_dict(cls, tables: dict[str, Any]) -> "VqaConfig":
         """Read values from tables; defaults are the paper's."""
-        kinds = {"model": ModelConfig, "training": TrainingConfig}
-        for name in tables:
+        kinds: dict[str, type[Any]] = {"model": ModelConfig, "training": TrainingConfig}
+        parts = {}
+        for name, values in tables.items():
             if name not in kinds:
-                raise InputError(f"a configuration has no table {name}{did_you_mean(name, [*kinds])}")
-        return cls(**{name: kind(**_values(kind, name, tables.get(name, {}))) for name, kind in kinds.items()})
+                raise InputError(f"a configuration has no table {name}{did_you_mean(name, kinds)}")
+            if not isinstance(values, dict):
+                raise InputTypeError(f"{name} must be a table, but got {values!r}; write [{name}] above its values")
+            known = [setting.name for setting in fields(kinds[name])]
+            if unknown := [key for key in values if key not in known]:
+                raise InputError(f"[{name}] has no {unknown[0]}{did_you_mean(unknown[0], known)}")
+            parts[name] = kinds[name](**values)
+        return cls(**parts)
 
 
 def read_configuration(path: Path | None, **overrides: dict[str, Any]) -> VqaConfig:
@@ -132,22 +135,3 @@ def read_configuration(path: Path | None, **overrides: dict[str, Any]) -> VqaCon
         return VqaConfig.from_dict(tables)
     except InputError as error:
         raise error if path is None else InputError(f"{path}: {error}") from None
-
-
-def _values(config: type[Any], table: str, values: Any) -> dict[str, Any]:
-    """Return a table's values, each of the type its default has."""
-    if not isinstance(values, dict):
-        raise InputTypeError(f"{table} must be a table, but got {values!r}; write [{table}] above its values")
-    defaults = {setting.name: setting.default for setting in fields(config)}
-    checked = {}
-    for name, value in values.items():
-        if name not in defaults:
-            raise InputError(f"[{table}] has no {name}{did_you_mean(name, list(defaults))}")
-        expected = float if defaults[name] is None else type(defaults[name])
-        if expected is float and type(value) is int:
-            value = float(value)
-        if type(value) is not expected and not (value is None and defaults[name] is None):
-            kind = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}[expected]
-            raise InputTypeError(f"{name} of [{table}] must be {kind}, but got {value!r}")
-        checked[name] = value
-    return checked

@@ -9,7 +9,7 @@ import torch
 from tallybox.vqa.config import MODELS, ModelConfig, TrainingConfig, VqaConfig
 from tallybox.vqa.data.official import official_files
 from tallybox.vqa.data.prepare import OnProgress, prepare
-from tallybox.vqa.evaluation import Scores, evaluate_runs
+from tallybox.vqa.prediction import Scores, evaluate_runs
 from tallybox.vqa.simulation import FEATURES, World, simulate
 from tallybox.vqa.training import train_prepared
 

@@ -96,11 +96,7 @@ class VqaModel(nn.Module):
 
 
 def scale_features(features: Tensor, length: float) -> Tensor:
-    """Scale each proposal's features to a length (L2), or not if that is 0: ``[..., F]`` to ``[..., F]``, in float32.
-
-    >>> scale_features(torch.tensor([[3.0, 4.0]]), length=1)
-    tensor([[0.6000, 0.8000]])
-    """
+    """Scale each proposal's features to a length (L2), or not if that is 0; ``[..., F]`` in float32."""
     return nn.functional.normalize(features.float(), dim=-1) * length if length else features.float()
 
 

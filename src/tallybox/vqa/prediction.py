@@ -1,9 +1,11 @@
-"""`tallybox vqa predict`: the answers of a run to the questions of a split, and the results file of the test server."""
+"""`tallybox vqa predict` and `evaluate`: the answers of runs to the questions of a split, and their scores."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
@@ -14,17 +16,27 @@ from tallybox.files import write_text
 from tallybox.runs import read_config
 from tallybox.vqa.batches import ResidentExamples, StreamedExamples, load_examples
 from tallybox.vqa.checkpoints import Checkpoint, load_model
-from tallybox.vqa.data.splits import EncodedQuestions, encode_words, open_questions, open_records
+from tallybox.vqa.config import MODELS
+from tallybox.vqa.data.splits import (
+    JOINED_SPLITS,
+    EncodedQuestions,
+    encode_words,
+    open_pairs,
+    open_questions,
+    open_records,
+)
 from tallybox.vqa.data.store import PHOTOS, FeatureStore
 from tallybox.vqa.data.vocabulary import VOCABULARY, Vocabulary
 from tallybox.vqa.model import VqaModel
 from tallybox.vqa.published import load_published
+from tallybox.vqa.scoring import Scorer
 from tallybox.vqa.steps import autocast, compute_dtype
 
 BATCH_QUESTIONS = 512
 PUBLISHED_SUFFIXES = (".pth", ".pt")
 
 OnProgress = Callable[[int, int], None]
+Scores = dict[str, float]  # by the names of `scoring.KEYS` and `COUNT_KEYS`
 
 
 def predict_run(
@@ -39,8 +51,8 @@ def predict_run(
     """Return a run's checkpoint and its answers to the questions of a split, by question id."""
     folder = prepared_folder(run, prepared)
     model, checkpoint = load_run(run, name)
-    questions, store = open_for_model(checkpoint, folder, split)
-    return checkpoint, predict(model, checkpoint, questions, store, device=device, on_progress=on_progress)
+    examples = examples_of(checkpoint, *open_for_model(checkpoint, folder, split), device)
+    return checkpoint, answer(model, checkpoint, examples, on_progress)
 
 
 def open_for_model(checkpoint: Checkpoint, folder: Path, split: str) -> tuple[EncodedQuestions, FeatureStore]:
@@ -60,19 +72,12 @@ def open_for_model(checkpoint: Checkpoint, folder: Path, split: str) -> tuple[En
     return questions, store
 
 
-def predict(
-    model: VqaModel,
-    checkpoint: Checkpoint,
-    questions: EncodedQuestions,
-    store: FeatureStore,
-    *,
-    device: torch.device,
-    on_progress: OnProgress = lambda done, total: None,
-) -> dict[int, str]:
-    """Return a model's most probable answer to each question, by question id."""
+def examples_of(
+    checkpoint: Checkpoint, questions: EncodedQuestions, store: FeatureStore, device: torch.device
+) -> ResidentExamples | StreamedExamples:
+    """Return questions as a model reads them: its precision, its length of features."""
     dtype = compute_dtype(checkpoint.config.training.precision, device)
-    examples = load_examples(questions, store, device, dtype, checkpoint.config.model.feature_length)
-    return answer(model, checkpoint, examples, on_progress)
+    return load_examples(questions, store, device, dtype, checkpoint.config.model.feature_length)
 
 
 def answer(
@@ -84,8 +89,7 @@ def answer(
     """Return a model's most probable answer to each question of examples, by question id."""
     questions, device, dtype = examples.questions, examples.device, examples.dtype
     model = model.to(device, torch.float64 if dtype == torch.float64 else torch.float32).eval()
-    rows = np.arange(len(questions))
-    order = (rows[first : first + BATCH_QUESTIONS] for first in range(0, len(rows), BATCH_QUESTIONS))
+    order = np.split(np.arange(len(questions)), range(BATCH_QUESTIONS, len(questions), BATCH_QUESTIONS))
     indices: list[int] = []
     with torch.inference_mode(), autocast(dtype, device):
         for labelled in examples.batches(order):
@@ -102,13 +106,10 @@ def load_run(run: Path, name: str | None = None) -> tuple[VqaModel, Checkpoint]:
 
 def prepared_folder(run: Path, prepared: Path | None) -> Path:
     """Return ``prepared`` if given, else the prepared folder that a run was trained from."""
-    if prepared is not None:
-        return prepared
-    source = run_settings(run).get("prepared")
-    if source is None:
-        raise InputError(f"{run} has no config.json with its prepared folder; name the folder with --prepared")
-    if not Path(source).exists():
-        raise InputError(f"{run} was trained from {source}, which is not there; name the folder with --prepared")
+    source = prepared or run_settings(run).get("prepared")
+    if source is None or not Path(source).exists():
+        known = "an unknown folder" if source is None else f"{source}, which is not there"
+        raise InputError(f"{run} was trained from {known}; name its prepared folder with --prepared")
     return Path(source)
 
 
@@ -132,3 +133,60 @@ def write_results(predictions: dict[int, str], path: Path) -> None:
     """Write the results file of the test server: a JSON array of question ids with answers."""
     results = [{"question_id": question_id, "answer": answer} for question_id, answer in predictions.items()]
     write_text(path, json.dumps(results) + "\n")
+
+
+def evaluate_runs(
+    runs: Sequence[Path],
+    *,
+    split: str,
+    device: torch.device,
+    prepared: Path | None = None,
+    name: str | None = None,
+    on_progress: Callable[[str, int, int], None] = lambda run, done, total: None,
+) -> dict[str, list[Scores]]:
+    """Score runs on a split of the folder they were trained from, or of another; by model, in the paper's order.
+
+    Runs of one model, such as those of several seeds, are listed together. ``name`` is the component of your own that
+    runs use.
+    """
+    scores: dict[str, list[Scores]] = {model: [] for model in MODELS}
+    for run in runs:
+        folder = prepared_folder(run, prepared)
+        scorer = Scorer(open_records(folder, split), open_pairs(folder, split))
+        show = partial(on_progress, str(run))
+        found, answers = predict_run(run, split=split, device=device, prepared=folder, name=name, on_progress=show)
+        scores.setdefault(found.config.model.name, []).append(scorer.scores(answers))
+    return {model: of_runs for model, of_runs in scores.items() if of_runs}
+
+
+def is_trained_on(run: Path, split: str) -> bool:
+    """Return whether a run was trained on a split, by its config.json."""
+    learned = run_settings(run).get("split")
+    return split in (learned, *JOINED_SPLITS.get(str(learned), ()))
+
+
+def summarise(scores: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, Any]:
+    """Return mean scores by model, ready for JSON, with sample deviations if there are several runs.
+
+    The scores of a single model are also under "model".
+    """
+    summary: dict[str, Any] = {}
+    for name, runs in scores.items():
+        values = {key: [run[key] for run in runs] for key in runs[0] if all(key in run for run in runs)}
+        summary[name] = {key: fmean(of_runs) for key, of_runs in values.items()} | {"runs": len(runs)}
+        if len(runs) > 1:
+            summary[name]["deviation"] = {key: stdev(of_runs) for key, of_runs in values.items()}
+    if len(summary) == 1:
+        summary["model"] = next(iter(summary.values()))
+    return summary
+
+
+def format_score(values: Sequence[float]) -> str:
+    """Return the scores of several runs as "mean±deviation", of a single run as its score.
+
+    >>> format_score([44.6, 44.7, 44.8, 44.9]), format_score([64.0]), format_score([])
+    ('44.75±0.1', '64.00', '–')
+    """
+    if not values:
+        return "–"
+    return f"{fmean(values):.2f}" + (f"±{stdev(values):.1f}" if len(values) > 1 else "")

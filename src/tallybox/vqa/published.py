@@ -49,17 +49,14 @@ def load_published(path: Path) -> tuple[VqaModel, Checkpoint]:
         # Photos are padded to a fixed number, which the file's settings name: 36 for features of 36 proposals.
         proposals = int(content.get("config", {}).get("output_size", PUBLISHED_PROPOSALS))
         config, sizes = _sizes(tensors, proposals)
+        if len(words) != sizes.words or len(answers) < sizes.answers:
+            raise ValueError("its vocabulary has another number of words or answers than its weights")
     except Exception as error:  # torch raises all sorts of errors on damaged files
         # torch advises to switch weights_only off, which would run the file's content.
         refused = isinstance(error, UnpicklingError) or "weights_only" in str(error)
         reason = "it is damaged, or holds more than tensors and plain values" if refused else error_summary(error)
         raise InputError(f"{path} is not a checkpoint of the published code: {reason}") from None
-    if len(words) != sizes.words or len(answers) < sizes.answers:
-        raise InputError(
-            f"{path}: its vocabulary of {len(words)} words and {len(answers)} answers does not fit its weights "
-            f"({sizes.words}, {sizes.answers})"
-        )
-    model = model_of(config, sizes, tensors, path)
+    model = model_of(config, sizes, tensors, path).float()
     return model, Checkpoint(VqaConfig(model=config), sizes, words, answers[: sizes.answers], epoch=0, steps=0)
 
 
@@ -110,7 +107,7 @@ def _sizes(tensors: Mapping[str, Tensor], proposals: int) -> tuple[ModelConfig, 
 
 
 def _in_order(indices: Mapping[str, Any], first: int) -> tuple[str, ...]:
-    ordered = sorted(indices, key=lambda word: int(indices[word]))
-    if [int(indices[word]) for word in ordered] != list(range(first, first + len(ordered))):
+    ordered = sorted(indices, key=indices.__getitem__)
+    if [indices[word] for word in ordered] != list(range(first, first + len(ordered))):
         raise ValueError(f"its vocabulary must number its entries from {first} without gaps")
     return tuple(ordered)

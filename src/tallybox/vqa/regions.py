@@ -1,7 +1,6 @@
 """Regions of photos for visual question answering, in the manner of bottom-up attention.
 
-The features of a region are the scores that PicoDet gives the 80 categories. Regions are chosen regardless of
-categories: cells whose best score is above 0.05, suppressed at an overlap of 0.7, the best 36.
+The features of a region are the scores that PicoDet gives the 80 categories, and it is chosen regardless of them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from tallybox.photos.images import Photo
 from tallybox.photos.picodet import PicoDet, RawDetections
 from tallybox.photos.pipeline import OnFailure, OnProgress, map_photos
 from tallybox.vqa.data.photos import PhotoFeatures, photo_id
-from tallybox.vqa.data.store import FeatureArrays, write_features
+from tallybox.vqa.data.store import FeatureStore, write_features
 
 SAME_REGION_IOU = 0.7
 MAX_REGIONS = 36
@@ -76,7 +75,7 @@ def write_photo_features(
         if (earlier := names.setdefault(photo_id(name), path)) is not path:
             raise InputError(f"{earlier} and {path} have the same id {photo_id(name)!r}; rename one")
     files = sorted(out.glob("*.safetensors"))
-    there = {image_id for file in files for image_id in FeatureArrays(file).image_ids}
+    there = set(FeatureStore.of(files).image_ids if files else ())
     remaining = [name for name in names if name not in there]
 
     def described() -> Iterator[PhotoFeatures]:

@@ -22,7 +22,7 @@ from tallybox.errors import InputError
 from tallybox.files import atomic_writing
 from tallybox.vqa.data.photos import PhotoFeatures
 from tallybox.vqa.data.questions import ANSWERS_PER_QUESTION
-from tallybox.vqa.data.tsv import write_tsv
+from tallybox.vqa.data.store import write_tsv
 
 FEATURES = "features.tsv"
 YEARS = {"train": "train2014", "val": "val2014", "test": "test2015"}
@@ -253,7 +253,10 @@ def ask(
             total = sum(len(photos[answer]) for answer in others if answer not in RARE_ANSWERS) or 1
             weights = [RARE_ANSWERS[a] * total if a in RARE_ANSWERS else len(photos[a]) for a in others]
             counterpart = _draw(photos[_draw(others, random, weights)], random)
-            text = _draw_text(query, random, families)
+            wording, words = _draw(families[query.family][2], random), query.words
+            if query.other_words and random.random() < OTHER_WORDS_SHARE:
+                words = _draw(query.other_words, random)
+            text = wording.format(**dict(words))
             for image_id in (photo, counterpart):
                 if (image_id, query, text) not in ids:
                     ids[image_id, query, text] = image_id * 1000 + numbers[image_id]
@@ -262,13 +265,6 @@ def ask(
             pairs.add((first, second))
     asked = list(ids)
     return {ids[asked[index]]: asked[index] for index in random.permutation(len(asked)).tolist()}, sorted(pairs)
-
-
-def _draw_text(query: Query, random: Generator, families: Families) -> str:
-    wording, words = _draw(families[query.family][2], random), query.words
-    if query.other_words and random.random() < OTHER_WORDS_SHARE:
-        words = _draw(query.other_words, random)
-    return wording.format(**dict(words))
 
 
 def _draw_queries(facts: Mapping[Query, str], number: int, random: Generator, families: Families) -> list[Query]:

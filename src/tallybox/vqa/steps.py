@@ -1,7 +1,6 @@
 """A training step: loss, gradients, Adam."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,9 +28,9 @@ def attention_loss(glimpse: Tensor, relevance: Tensor) -> Tensor:
     ``glimpse [B, N]`` are log-odds, ``relevance [B, N]`` is 1, 0, or -1 if unknown. Proposals of unknown
     relevance are left out; a question that has no others adds 0.
     """
-    is_known = relevance >= 0
-    target = relevance.clamp(min=0).to(at_least_float32(glimpse).dtype)
-    per_proposal = nn.functional.binary_cross_entropy_with_logits(at_least_float32(glimpse), target, reduction="none")
+    is_known, glimpse = relevance >= 0, at_least_float32(glimpse)
+    target = relevance.clamp(min=0).to(glimpse.dtype)
+    per_proposal = nn.functional.binary_cross_entropy_with_logits(glimpse, target, reduction="none")
     per_question = (per_proposal * is_known).sum(1) / is_known.sum(1).clamp(min=1)
     return per_question.mean()
 
@@ -45,8 +44,9 @@ def mean_accuracy(logits: Tensor, answers: Tensor) -> Tensor:
 def compute_dtype(precision: Precision, device: torch.device) -> torch.dtype:
     """Return the dtype of matrix products."""
     if precision == "auto":
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
-    return {"bfloat16": torch.bfloat16, "float32": torch.float32, "float64": torch.float64}[precision]
+        precision = "bfloat16" if device.type == "cuda" else "float32"
+    dtype: torch.dtype = getattr(torch, precision)
+    return dtype
 
 
 def autocast(dtype: torch.dtype, device: torch.device) -> torch.autocast:
@@ -59,19 +59,17 @@ class VqaTrainer:
     """A model and its optimiser. All tensors that training changes exist from the start and stay in place."""
 
     def __init__(self, model: VqaModel, config: TrainingConfig, device: torch.device) -> None:
-        self.config = config
-        self.device = device
+        self.config, self.device, self.steps = config, device, 0
         self.dtype = compute_dtype(config.precision, device)
         self.model = model.to(device, torch.float64 if self.dtype == torch.float64 else torch.float32)
-        self.steps = 0
         component = [] if model.count is None else list(model.count.parameters())
         rest = [p for p in model.parameters() if all(p is not c for c in component)]
-        on_gpu = device.type == "cuda"
-        groups: list[dict[str, Any]] = []
-        for parameters, factor in ((rest, 1.0), (component, config.count_rate)):
-            if parameters:  # a captured step reads the learning rate from a tensor
-                rate = torch.zeros((), device=device) if on_gpu else 0.0
-                groups.append({"params": parameters, "lr": rate, "factor": factor})
+        on_gpu = device.type == "cuda"  # where a captured step reads the learning rate from a tensor
+        groups = [
+            {"params": parameters, "lr": torch.zeros((), device=device) if on_gpu else 0.0, "factor": factor}
+            for parameters, factor in ((rest, 1.0), (component, config.count_rate))
+            if parameters
+        ]
         self.optimiser = torch.optim.Adam(groups, fused=True, capturable=on_gpu)
         for parameter in model.parameters():  # Adam makes its state in a first step, here one of 0
             parameter.grad = torch.zeros_like(parameter)

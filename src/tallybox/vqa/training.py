@@ -22,11 +22,12 @@ from tallybox.vqa.batches import Rows, TrainingData, answerable, epoch_order, lo
 from tallybox.vqa.checkpoints import FILE, Checkpoint, read_checkpoint, write_checkpoint
 from tallybox.vqa.components import CustomCount, PublishedGlimpseCounter
 from tallybox.vqa.config import VqaConfig
-from tallybox.vqa.data.splits import has_split
+from tallybox.vqa.data.splits import has_split, open_pairs, open_questions, open_records
 from tallybox.vqa.graphed_steps import GraphedSteps
 from tallybox.vqa.model import VqaModel
+from tallybox.vqa.scoring import Scorer
 from tallybox.vqa.steps import VqaTrainer
-from tallybox.vqa.validation import ValidationData, Validator
+from tallybox.vqa.validation import Validator
 
 # Multiplications in the largest layer of a step. Measured on two busy cores at 42 million: a step took 0.05 s on one
 # thread, and up to 1.9 s on two.
@@ -43,20 +44,22 @@ def train(
     *,
     device: torch.device,
     described: dict[str, Any] | None = None,
-    validation: ValidationData | None = None,
     on_progress: OnProgress = lambda done, total: None,
     on_epoch: OnEpoch = lambda done, model: None,
 ) -> Checkpoint:
     """Train a model into a folder, or resume an interrupted training there; the result is the same.
 
     ``described`` is added to the folder's config.json. A folder with another configuration is refused; only ``epochs``
-    may be larger, and continues a finished run. With ``validation`` the model is scored after epochs. ``on_epoch`` may
-    compute with the model, which does not change the training.
+    may be larger, and continues a finished run. ``on_epoch`` may compute with the model, which does not change the
+    training.
     """
     gpus = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=gpus):  # the caller's random numbers stay as they are
-        run = VqaRun(data, folder, config, device, described or {}, validation)
-        with single_threaded_torch() if run.is_small() else nullcontext():
+        run = VqaRun(data, folder, config, device, described or {})
+        sizes = data.sizes
+        products = config.training.batch * sizes.proposals * sizes.features * config.model.attention
+        is_small = device.type == "cpu" and products < MIN_PRODUCTS_FOR_THREADS
+        with single_threaded_torch() if is_small else nullcontext():
             return run.run(on_progress, on_epoch)
 
 
@@ -75,28 +78,24 @@ def train_prepared(
     After every ``validate_every`` epochs (0: never) it is scored on val, by default after each if val is not part of
     the split.
     """
-    data, validation = open_training_data(prepared, split), None
+    data = open_training_data(prepared, split)
+    described = {"prepared": str(prepared.resolve()), "split": split}
+    options: dict[str, Any] = {"device": device, "described": described, "on_progress": on_progress}
     if validate_every and (split != "train" or not has_split(prepared, "val")):
         raise InputError("--validate-every needs a split val that is not trained on")
     if split == "train" and validate_every != 0 and has_split(prepared, "val"):
-        validation = ValidationData.open(prepared, "val", validate_every or 1)
-    described = {"prepared": str(prepared.resolve()), "split": split}
-    return train(
-        data, folder, config, device=device, described=described, validation=validation, on_progress=on_progress
-    )
+        state = Checkpoint(config, data.sizes, data.words, data.answers, epoch=0, steps=0)
+        scorer = Scorer(open_records(prepared, "val"), open_pairs(prepared, "val"))
+        questions = open_questions(prepared, "val", data.store)
+        options["on_epoch"] = Validator(folder, state, questions, data.store, scorer, device, validate_every or 1)
+    return train(data, folder, config, **options)
 
 
 class VqaRun:
     """A training run: its data on a device, its trainer, its folder."""
 
     def __init__(
-        self,
-        data: TrainingData,
-        folder: Path,
-        config: VqaConfig,
-        device: torch.device,
-        described: dict[str, Any],
-        validation: ValidationData | None = None,
+        self, data: TrainingData, folder: Path, config: VqaConfig, device: torch.device, described: dict[str, Any]
     ) -> None:
         self.data, self.folder, self.config, self.split = data, folder, config, str(described.get("split", ""))
         questions, training = answerable(data.questions), config.training
@@ -106,7 +105,9 @@ class VqaRun:
         if supervision and questions.relevance is None:
             raise InputError("attention_supervision needs true boxes, which the prepared questions do not have")
         settings = asdict(config) | described
-        check_folder(folder, settings)
+        if earlier := read_config(folder):  # only epochs and the place of the data may differ
+            allowed = {"training": earlier.get("training", {}) | {"epochs": training.epochs}}
+            check_unchanged(folder, earlier | allowed | {"prepared": settings.get("prepared")}, settings)
         torch.manual_seed(training.seed)
         self.trainer = VqaTrainer(VqaModel(config.model, data.sizes), training, device)
         self.examples = load_examples(questions, data.store, device, self.trainer.dtype, config.model.feature_length)
@@ -126,32 +127,27 @@ class VqaRun:
         if self.epoch > training.epochs:
             raise InputError(f"{folder} has been trained for {self.epoch} epochs, more than {training.epochs}")
         write_text(folder / CONFIG, json.dumps({"config": settings, "versions": versions()}, indent=1) + "\n")
-        self.validator = None if validation is None else Validator(validation, folder, self.checkpoint(), device)
-
-    def is_small(self) -> bool:
-        """Whether a step on a CPU is too small for a second thread."""
-        sizes, model = self.data.sizes, self.config.model
-        products = self.config.training.batch * sizes.proposals * sizes.features * model.attention
-        return self.trainer.device.type == "cpu" and products < MIN_PRODUCTS_FOR_THREADS
+        self.log = folder / "results.jsonl"
+        self.logged_steps, self.logged_at = self.trainer.steps, time.perf_counter()  # of its last line
+        # Steps after the checkpoint are repeated.
+        kept = [line for line in read_results(self.log) if line["step"] <= self.trainer.steps]
+        write_text(self.log, "".join(json.dumps(line) + "\n" for line in kept))
 
     def run(self, on_progress: OnProgress, on_epoch: OnEpoch) -> Checkpoint:
         """Train the remaining epochs."""
         epochs, steps_in_epoch = self.config.training.epochs, len(self._order(0))
-        log = TrainingLog(self.folder, self.trainer.steps)
         # A checkpoint is written while the next epoch is trained, which takes 3.7 s on an H200: waiting would add 0.8.
         with ThreadPoolExecutor(1) as writer:
             written: Future[None] = writer.submit(lambda: None)  # nothing to wait for yet
             while self.epoch < epochs:
-                self._train_epoch(log, lambda done: on_progress(done, epochs * steps_in_epoch))
+                self._train_epoch(lambda done: on_progress(done, epochs * steps_in_epoch))
                 self.epoch += 1
-                if self.validator is not None and (self.epoch % self.validator.data.every == 0 or self.epoch == epochs):
-                    self.validator.validate(self.trainer.model, self.checkpoint())
+                on_epoch(self.epoch, self.trainer.model)
                 written.result()
                 tensors = [(name, value.to("cpu", copy=True)) for name, value in self.trainer.tensors()]
                 written = writer.submit(write_checkpoint, self.folder, self.checkpoint(), tensors)
                 if self.trainer.device.type == "cpu":  # its epochs take minutes, and no core is idle
                     written.result()
-                on_epoch(self.epoch, self.trainer.model)
             written.result()
         return self.checkpoint()
 
@@ -164,7 +160,7 @@ class VqaRun:
         settings = self.config.training
         return epoch_order(len(self.examples.questions), settings.batch, settings.seed, epoch)
 
-    def _train_epoch(self, log: "TrainingLog", on_step: Callable[[int], None]) -> None:
+    def _train_epoch(self, on_step: Callable[[int], None]) -> None:
         settings, trainer = self.config.training, self.trainer
         order = self._order(self.epoch)
         # Each epoch has its own seed, so that a resumed run draws the same random numbers.
@@ -173,42 +169,28 @@ class VqaRun:
         complete = [rows for rows in order if self.graphed is not None and len(rows) == settings.batch]
         rest = self.examples.batches(order[len(complete) :])
         replayed = iter(()) if self.graphed is None else self.graphed.run(complete)
-        log.since = time.perf_counter()
+        self.logged_at = time.perf_counter()
         for number, _ in enumerate(chain(replayed, map(trainer.step, rest)), start=1):
             if trainer.steps % settings.log_steps == 0 or number == len(order):
-                log.write(trainer, self.epoch)
+                self._write_log()
             on_step(trainer.steps)
 
-
-def check_folder(folder: Path, settings: dict[str, Any]) -> None:
-    """Raise if a folder has a run with other settings; only epochs and the place of the data may differ."""
-    if earlier := read_config(folder):
-        training = earlier.get("training", {}) | {"epochs": settings["training"]["epochs"]}
-        check_unchanged(folder, earlier | {"training": training, "prepared": settings.get("prepared")}, settings)
-
-
-class TrainingLog:
-    """Lines of JSON (results.jsonl)."""
-
-    def __init__(self, folder: Path, steps: int) -> None:
-        self.path = folder / "results.jsonl"
-        self.steps, self.since = steps, time.perf_counter()  # of the last line
-        # Steps after the checkpoint are repeated.
-        kept = [line for line in read_results(self.path) if line["step"] <= steps]
-        write_text(self.path, "".join(json.dumps(line) + "\n" for line in kept))
-
-    def write(self, trainer: VqaTrainer, epoch: int) -> None:
+    def _write_log(self) -> None:
         """Add a line about the steps since the last one."""
-        loss, accuracy = trainer.pop_totals()
+        trainer = self.trainer
+        loss, accuracy = trainer.pop_totals()  # waits for the device
+        now = time.perf_counter()
         if not math.isfinite(loss):
             raise InputError(f"The loss is {loss} after step {trainer.steps}; lower the learning rate.")
-        now, steps = time.perf_counter(), trainer.steps - self.steps
-        values = {
+        steps, seconds = trainer.steps - self.logged_steps, now - self.logged_at
+        line = {
+            "step": trainer.steps,
+            "epoch": self.epoch + 1,
             "loss": loss / steps,
             "accuracy": 100 * accuracy / steps,
             "learning_rate": float(trainer.optimiser.param_groups[0]["lr"]),
-            "questions_per_second": round(steps * trainer.config.batch / (now - self.since), 1),
+            "questions_per_second": round(steps * trainer.config.batch / seconds, 1),
         }
-        self.steps, self.since = trainer.steps, now
-        with self.path.open("a") as file:
-            file.write(json.dumps({"step": trainer.steps, "epoch": epoch + 1, **values}) + "\n")
+        self.logged_steps, self.logged_at = trainer.steps, now
+        with self.log.open("a") as file:
+            file.write(json.dumps(line) + "\n")

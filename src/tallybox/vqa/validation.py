@@ -2,55 +2,49 @@
 
 import json
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import torch
 
 from tallybox.files import write_text
 from tallybox.runs import read_results
-from tallybox.vqa.batches import load_examples
-from tallybox.vqa.checkpoints import Checkpoint
-from tallybox.vqa.data.splits import EncodedQuestions, open_pairs, open_questions, open_records
-from tallybox.vqa.data.store import PHOTOS, FeatureStore
+from tallybox.vqa.batches import ResidentExamples, StreamedExamples
+from tallybox.vqa.checkpoints import Checkpoint, model_of
+from tallybox.vqa.data.splits import EncodedQuestions
+from tallybox.vqa.data.store import FeatureStore
 from tallybox.vqa.model import VqaModel
-from tallybox.vqa.prediction import answer
+from tallybox.vqa.prediction import answer, examples_of
 from tallybox.vqa.scoring import Scorer
-from tallybox.vqa.steps import compute_dtype
 
 VALIDATION = "validation.jsonl"  # the file of scores in a run's folder
 
 
 @dataclass(frozen=True)
-class ValidationData:
-    """Questions to score a model on while it is trained."""
+class Validator:
+    """Scores a model after epochs of `train` into its folder's ``validation.jsonl``."""
 
+    folder: Path
+    checkpoint: Checkpoint  # of which the epoch and the steps are not used
     questions: EncodedQuestions
     store: FeatureStore
     scorer: Scorer
-    every: int = 1  # epochs
+    device: torch.device
+    every: int = 1  # epochs; the last is scored in any case
 
-    @classmethod
-    def open(cls, prepared: Path, split: str, every: int = 1) -> "ValidationData":
-        """Open a split of a prepared folder."""
-        store = FeatureStore.open(prepared / PHOTOS)
-        scorer = Scorer(open_records(prepared, split), open_pairs(prepared, split))
-        return cls(open_questions(prepared, split, store), store, scorer, every)
+    @cached_property
+    def examples(self) -> ResidentExamples | StreamedExamples:
+        """The questions; in the memory of a GPU, those that a model is trained on come first."""
+        return examples_of(self.checkpoint, self.questions, self.store, self.device)
 
-
-class Validator:
-    """Scores a model after epochs into a run's ``validation.jsonl``."""
-
-    def __init__(self, data: ValidationData, folder: Path, checkpoint: Checkpoint, device: torch.device) -> None:
-        self.data, self.path, config = data, folder / VALIDATION, checkpoint.config
-        dtype = compute_dtype(config.training.precision, device)
-        self.examples = load_examples(data.questions, data.store, device, dtype, config.model.feature_length)
-        self.model = VqaModel(config.model, checkpoint.sizes)  # a second model: the trained one may be compiled
-        # Epochs after the checkpoint are repeated.
-        self.lines = [line for line in read_results(self.path) if line["epoch"] <= checkpoint.epoch]
-
-    def validate(self, model: VqaModel, checkpoint: Checkpoint) -> None:
-        """Score a model and add a line."""
-        self.model.load_state_dict(model.state_dict())
-        scores = self.data.scorer.scores(answer(self.model, checkpoint, self.examples))
-        self.lines.append({"epoch": checkpoint.epoch, "step": checkpoint.steps, **scores})
-        write_text(self.path, "".join(json.dumps(line) + "\n" for line in self.lines))
+    def __call__(self, epoch: int, model: VqaModel) -> None:
+        """Score the model after an epoch and add a line."""
+        if epoch % self.every and epoch < self.checkpoint.config.training.epochs:
+            return
+        copy = model_of(model.config, model.sizes, model.state_dict(), self.folder)  # the trained one may be compiled
+        scores = self.scorer.scores(answer(copy, self.checkpoint, self.examples))
+        step = read_results(self.folder / "results.jsonl")[-1]["step"]
+        # Epochs after a checkpoint are repeated.
+        lines = [line for line in read_results(self.folder / VALIDATION) if line["epoch"] < epoch]
+        lines.append({"epoch": epoch, "step": step, **scores})
+        write_text(self.folder / VALIDATION, "".join(json.dumps(line) + "\n" for line in lines))

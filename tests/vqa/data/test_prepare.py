@@ -6,8 +6,7 @@ from tallybox.vqa.data.official import official_files, read_questions, read_reco
 from tallybox.vqa.data.photos import PhotoFeatures
 from tallybox.vqa.data.prepare import prepare
 from tallybox.vqa.data.splits import open_pairs, open_questions, open_records
-from tallybox.vqa.data.store import FeatureStore, write_features
-from tallybox.vqa.data.tsv import write_tsv
+from tallybox.vqa.data.store import FeatureStore, write_features, write_tsv
 from tallybox.vqa.data.vocabulary import Vocabulary
 from tests.support.shared_data import data_folder
 from tests.support.vqa_files import annotation, annotations_file, small_photos, small_set, write_json

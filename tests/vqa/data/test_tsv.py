@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tallybox.errors import InputError
-from tallybox.vqa.data.tsv import read_tsv, write_tsv
+from tallybox.vqa.data.store import read_tsv, write_tsv
 from tests.support.vqa_feature_files import write_lxmert
 from tests.support.vqa_files import assert_same_photos, small_photos
 

@@ -45,23 +45,17 @@ def normalise(answer: str) -> str:
     >>> normalise("The two dogs!"), normalise("red/white"), normalise("1,000"), normalise("dont know.")
     ('2 dogs', 'red white', '1000', "don't know")
     """
-    return _plain_words(_without_punctuation(on_one_line(answer)))
-
-
-def on_one_line(answer: str) -> str:
-    """Return an answer without line ends, tabs and outer spaces: the only change where all ten people agree."""
-    return answer.replace("\n", " ").replace("\t", " ").strip()
-
-
-def _without_punctuation(answer: str) -> str:
+    answer = on_one_line(answer)
     drop_all = COMMA_BETWEEN_DIGITS.search(answer) is not None
     left = answer
     for mark in PUNCTUATION:
         drop = drop_all or f"{mark} " in answer or f" {mark}" in answer
         left = left.replace(mark, "" if drop else " ")
-    return FULL_STOP.sub("", left, count=MAX_FULL_STOPS)
-
-
-def _plain_words(answer: str) -> str:
-    words = (NUMBER_WORDS.get(word, word) for word in answer.lower().split())
+    left = FULL_STOP.sub("", left, count=MAX_FULL_STOPS)
+    words = (NUMBER_WORDS.get(word, word) for word in left.lower().split())
     return " ".join(CONTRACTIONS.get(word, word) for word in words if word not in ARTICLES)
+
+
+def on_one_line(answer: str) -> str:
+    """Return an answer without line ends, tabs and outer spaces: the only change where all ten people agree."""
+    return answer.replace("\n", " ").replace("\t", " ").strip()

@@ -72,9 +72,9 @@ def official_files(folder: Path) -> dict[str, SplitFiles]:
     if not found:
         raise InputError(f"{folder} has no files like v2_OpenEnded_mscoco_train2014_questions.json (or .json.gz)")
     for split, files in found.items():
-        for role in ("questions",) if split.startswith("test") else ("questions", "annotations"):
-            if role not in files:
-                raise InputError(f"{folder} has no file of {split} {role}")
+        needed = {"questions"} if split.startswith("test") else {"questions", "annotations"}
+        if missing := needed - files.keys():
+            raise InputError(f"{folder} has no file of {split} {min(missing)}")
     return {split: SplitFiles(**found[split]) for split in SPLITS if split in found}
 
 
@@ -86,14 +86,12 @@ def read_records(questions: Path, annotations: Path | None = None) -> list[Quest
     by_id = {one.question_id: one for one in read_json(annotations, _AnnotationsFile, ANNOTATIONS).annotations}
     records = []
     for q in asked:
-        annotation = by_id.get(q.question_id)
-        if annotation is None or not annotation.answers:
-            raise InputError(f"{questions}: question {q.question_id} has no answers in {annotations}")
-        if annotation.answer_type not in ANSWER_TYPES:
-            known = ", ".join(ANSWER_TYPES)
-            raise InputError(f"{annotations}: question {q.question_id}: answer_type must be one of {known}")
-        answers = tuple(answer.answer for answer in annotation.answers)
-        types = annotation.answer_type, annotation.question_type
+        found = by_id.get(q.question_id)
+        if found is None or not found.answers or found.answer_type not in ANSWER_TYPES:
+            wanted = f"answers with an answer_type of {', '.join(ANSWER_TYPES)}"
+            raise InputError(f"{questions}: question {q.question_id} needs {wanted} in {annotations}")
+        answers = tuple(answer.answer for answer in found.answers)
+        types = found.answer_type, found.question_type
         records.append(QuestionRecord(q.question_id, photo_id(q.image_id), q.question, answers, *types))
     return records
 

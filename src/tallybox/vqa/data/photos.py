@@ -45,12 +45,7 @@ def photo_id(value: int | str) -> str:
 def checked_photo(
     where: str, image_id: int | str, size_wh: tuple[float, float], boxes: NDArray[Any], features: NDArray[Any]
 ) -> PhotoFeatures:
-    """Return a photo of ``boxes [N, 4]`` and ``features [N, F]``; raise if a value is wrong.
-
-    >>> checked_photo("a.tsv", 7, (640, 480), np.zeros((1, 4)), np.ones((2, 3)))
-    Traceback (most recent call last):
-    tallybox.errors.InputError: a.tsv: features [2, 3] do not fit 1 boxes
-    """
+    """Return a photo of ``boxes [N, 4]`` and ``features [N, F]``; raise if a value is wrong."""
     if not str(image_id).strip():
         raise InputError(f"{where}: image_id is empty")
     if boxes.ndim != 2 or boxes.shape[1] != 4 or not len(boxes):

@@ -11,8 +11,7 @@ import numpy as np
 from tallybox.errors import InputError
 from tallybox.vqa.data.official import SplitFiles, read_pairs, read_records
 from tallybox.vqa.data.splits import JOINED_SPLITS, open_questions, write_split
-from tallybox.vqa.data.store import PHOTOS, FeatureStore, read_features, write_features
-from tallybox.vqa.data.tsv import read_tsv
+from tallybox.vqa.data.store import PHOTOS, FeatureStore, read_features, read_tsv, write_features
 from tallybox.vqa.data.vocabulary import VOCABULARY, Vocabulary
 
 PATTERNS = ("*.tsv*", "*.safetensors")  # the public files end in .tsv, .tsv.0, .tsv.1
@@ -62,7 +61,6 @@ def prepare(
             )
         pairs = np.empty((0, 2), np.int64) if files.pairs is None else read_pairs(files.pairs)
         both_known = np.isin(pairs, [record.question_id for record in known]).all(1)
-        on_progress(f"{split} questions", 0, len(known))
         write_split(out, split, known, pairs[both_known], vocabulary)
         on_progress(f"{split} questions", len(known), len(known))
         answers = open_questions(out, split, store).answers
@@ -82,13 +80,11 @@ def prepare(
 
 def find_feature_files(path: Path) -> list[Path]:
     """Return the files of features at a path, which is such a file or a folder of them, by name."""
-    if not path.exists():
-        raise InputError(f"No such file or folder: {path}")
-    if not path.is_dir():
+    if path.is_file():
         return [path]
     found = [file for pattern in PATTERNS for file in path.rglob(pattern) if not file.name.startswith(".")]
     if not found:
-        raise InputError(f"{path} has no files of features ({', '.join(PATTERNS)})")
+        raise InputError(f"{path} is no file and has no files of features ({', '.join(PATTERNS)})")
     return sorted(found)
 
 

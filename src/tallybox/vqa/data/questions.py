@@ -19,9 +19,5 @@ class QuestionRecord(NamedTuple):
 
     @property
     def counts(self) -> bool:
-        """Whether this is a counting question: it starts with "how many", as in the published ``eval-acc.py``.
-
-        >>> QuestionRecord(1, "1", "How many dogs?", None, None).counts
-        True
-        """
+        """Whether this is a counting question: it starts with "how many", as in the published ``eval-acc.py``."""
         return self.text.lower().startswith(COUNTING_WORDS)

@@ -98,9 +98,9 @@ def open_questions(folder: Path, split: str, store: FeatureStore | None = None) 
     parts = [_read(folder, part) for part in _parts(folder, split)]
 
     def joined(name: str, padding: int = 0, dtype: type[np.integer] = np.int64) -> Any:
-        if not all(name in tensors for _, tensors in parts):
+        arrays = [tensors[name].numpy().astype(dtype, copy=False) for _, tensors in parts if name in tensors]
+        if len(arrays) < len(parts):
             return None
-        arrays = [tensors[name].numpy().astype(dtype, copy=False) for _, tensors in parts]
         width = max(array.shape[-1] for array in arrays)
         if arrays[0].ndim == 2:
             arrays = [np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=padding) for array in arrays]

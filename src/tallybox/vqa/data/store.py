@@ -1,24 +1,33 @@
-"""Photos' features on the disk: the plain layout of safetensors files, and the store, a folder of such files.
+"""Photos' features on the disk: bottom-up attention's TSV files, the plain layout, and the store, a folder of that.
 
-A file has ``num_boxes [I]``, ``sizes_wh [I, 2]``, ``boxes_xyxy [P, 4]`` and ``features [P, F]``: the proposals of all
-photos one after another, in half precision, without padding. Its metadata has ``image_ids`` (JSON). The store of a
-prepared folder has one such file for each file of features it was made from; files are memory-mapped.
+A line of a TSV file, plain or gzipped, is a photo: image_id, image_w, image_h, num_boxes, boxes (`[N, 4]` float32 in
+base64, x1 y1 x2 y2 in pixels) and features (`[N, F]` likewise), or LXMERT's ten columns, which also name objects and
+attributes. N is 36 for every photo, or 10 to 100.
+
+A file in the plain layout has ``num_boxes [I]``, ``sizes_wh [I, 2]``, ``boxes_xyxy [P, 4]`` and ``features [P, F]``:
+the proposals of all photos one after another, in half precision, without padding. Its metadata has ``image_ids``
+(JSON). The store of a prepared folder has one such file for each file of features it was made from; files are
+memory-mapped.
 """
 
+import base64
+import binascii
+import io
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.errors import InputError
-from tallybox.files import atomic_writing, error_summary, import_optional
+from tallybox.files import atomic_writing, error_summary, import_optional, open_binary
 from tallybox.vqa.data.photos import PhotoFeatures, checked_photo
 
 PHOTOS = "photos"  # the store of a prepared folder
@@ -29,6 +38,49 @@ ARRAYS = {
     "boxes_xyxy": ("F32", "<f4"),
     "features": ("F16", "<f2"),
 }
+COLUMNS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
+# Where these columns are among six, and among LXMERT's ten: img_id, img_h, img_w, four of objects and attributes, …
+PLACES = {6: range(6), 10: (0, 2, 1, 7, 8, 9)}
+FLOAT32 = np.dtype("<f4")
+READ_BYTES = 1 << 22  # lines are long; smaller reads take three times as long
+
+
+def read_tsv(path: Path, on_bytes: Callable[[int], None] = lambda done: None) -> Iterator[PhotoFeatures]:
+    """Yield the photos of a file; ``on_bytes`` hears how much of the file on the disk was read."""
+    with open_binary(path) as file:
+        lines = io.BufferedReader(cast(Any, file), READ_BYTES)
+        on_disk = getattr(file, "fileobj", file)
+        try:
+            for record, line in enumerate(iter(lines.readline, b"")):
+                yield _parse_line(f"{path}, record {record}", line)
+                on_bytes(on_disk.tell())
+        finally:
+            lines.detach()  # `open_binary` closes the file
+
+
+def write_tsv(path: Path, photos: Iterable[PhotoFeatures]) -> None:
+    """Write photos to a file of six columns."""
+    with atomic_writing(path) as file:
+        for photo in photos:
+            width, height = photo.size_wh
+            numbers = f"{photo.image_id}\t{width:g}\t{height:g}\t{len(photo.boxes_xyxy)}\t".encode()
+            arrays = (np.ascontiguousarray(array, FLOAT32) for array in (photo.boxes_xyxy, photo.features))
+            file.write(numbers + b"\t".join(base64.b64encode(array.tobytes()) for array in arrays) + b"\n")
+
+
+def _parse_line(where: str, line: bytes) -> PhotoFeatures:
+    values = line.rstrip(b"\r\n").split(b"\t")
+    if len(values) not in PLACES:
+        raise InputError(f"{where}: {len(values)} columns; a TSV of features has {' or '.join(map(str, PLACES))}")
+    image_id, *numbers, boxes, features = (values[place] for place in PLACES[len(values)])
+    try:
+        width, height, proposals = float(numbers[0]), float(numbers[1]), int(numbers[2])
+        contents = (binascii.a2b_base64(text, strict_mode=True) for text in (boxes, features))
+        arrays = [np.frombuffer(content, FLOAT32).reshape(proposals, -1) for content in contents]
+    except ValueError as error:
+        wanted = f"{', '.join(COLUMNS[1:4])} must be numbers, boxes and features base64 of float32 for each box"
+        raise InputError(f"{where}: {wanted}: {str(error)[:100]}") from None
+    return checked_photo(where, image_id.decode("utf-8", "replace"), (width, height), *arrays)
 
 
 def write_features(path: Path, photos: Iterable[PhotoFeatures]) -> None:
@@ -73,38 +125,30 @@ def _header(shapes: dict[str, tuple[int, ...]], ids: list[str]) -> bytes:
     return len(text).to_bytes(8, "little") + text
 
 
-class FeatureArrays:
-    """An open file in the plain layout; its arrays are memory-mapped."""
-
-    def __init__(self, path: Path) -> None:
-        package = import_optional("safetensors", needed_for=f"reading {path.name}", install="'tallybox[vqa]'")
-        try:
-            with package.safe_open(path, framework="pt") as file:  # NumPy has no bfloat16
-                ids = json.loads((file.metadata() or {})["image_ids"])
-                self.image_ids: list[str] = [str(image_id) for image_id in ids]
-                tensors = [file.get_tensor(name) for name in ARRAYS]
-            self.num_boxes, self.sizes_wh, self.boxes_xyxy, self.features = (
-                (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy() for tensor in tensors
-            )
-        except (OSError, KeyError, TypeError, ValueError, package.SafetensorError) as error:
-            raise InputError(
-                f"{path} has no image_ids and arrays {', '.join(ARRAYS)}: {error_summary(error)}"
-            ) from None
-        photos, proposals = len(self.image_ids), int(self.num_boxes.sum())
-        shapes = (self.num_boxes.shape, self.sizes_wh.shape, self.boxes_xyxy.shape, self.features.shape[:1])
-        if shapes != ((photos,), (photos, 2), (proposals, 4), (proposals,)) or self.features.ndim != 2:
-            raise InputError(f"{path}: the shapes of its arrays do not fit {photos} image_ids and the sum of num_boxes")
+def _read_arrays(path: Path) -> tuple[list[str], list[NDArray[Any]]]:
+    """Return the ids and the arrays, memory-mapped and in the order of `ARRAYS`, of a file in the plain layout."""
+    package = import_optional("safetensors", needed_for=f"reading {path.name}", install="'tallybox[vqa]'")
+    try:
+        with package.safe_open(path, framework="pt") as file:  # NumPy has no bfloat16
+            ids = [str(image_id) for image_id in json.loads((file.metadata() or {})["image_ids"])]
+            tensors = [file.get_tensor(name) for name in ARRAYS]
+        arrays = [(one.float() if str(one.dtype) == "torch.bfloat16" else one).numpy() for one in tensors]
+    except (OSError, KeyError, TypeError, ValueError, package.SafetensorError) as error:
+        raise InputError(f"{path} has no image_ids and arrays {', '.join(ARRAYS)}: {error_summary(error)}") from None
+    proposals = int(arrays[0].sum())
+    shapes = [(len(ids),), (len(ids), 2), (proposals, 4), (proposals, *arrays[3].shape[1:2])]
+    if [array.shape for array in arrays] != shapes:
+        raise InputError(f"{path}: the shapes of its arrays do not fit {len(ids)} image_ids and the sum of num_boxes")
+    return ids, arrays
 
 
 def read_features(path: Path) -> Iterator[PhotoFeatures]:
     """Yield the photos of a file in the plain layout."""
-    arrays = FeatureArrays(path)
-    ends = np.cumsum(arrays.num_boxes)
-    for record, image_id in enumerate(arrays.image_ids):
-        rows = slice(int(ends[record] - arrays.num_boxes[record]), int(ends[record]))
-        size_wh = tuple(arrays.sizes_wh[record].tolist())
-        values = arrays.boxes_xyxy[rows], arrays.features[rows]
-        yield checked_photo(f"{path}, record {record}", image_id, size_wh, *values)
+    store = FeatureStore.of([path])
+    for row, image_id in enumerate(store.image_ids):
+        width, height = store.sizes_wh[row].tolist()
+        values = store.boxes_of(row), store.features_of(row)
+        yield checked_photo(f"{path}, record {row}", image_id, (width, height), *values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,21 +166,22 @@ class FeatureStore:
 
     @classmethod
     def open(cls, folder: Path) -> "FeatureStore":
-        """Open a store; features are read when they are needed."""
+        """Open a folder of files; features are read when they are needed."""
         paths = sorted(folder.glob("*.safetensors"))
         if not paths:
             raise InputError(f"{folder} has no features; run tallybox vqa prepare")
-        parts = [FeatureArrays(path) for path in paths]
-        widths = {part.features.shape[1]: path.name for path, part in zip(paths, parts, strict=True)}
+        return cls.of(paths)
+
+    @classmethod
+    def of(cls, paths: Sequence[Path]) -> "FeatureStore":
+        """Open files in the plain layout, at least one."""
+        ids, arrays = zip(*map(_read_arrays, paths), strict=True)
+        num_boxes, sizes_wh, boxes_xyxy, features = zip(*arrays, strict=True)
+        widths = {part.shape[1]: path.name for path, part in zip(paths, features, strict=True)}
         if len(widths) > 1:
-            raise InputError(f"Files of {folder} differ in their numbers of features; delete some: {widths}")
-        return cls(
-            [image_id for part in parts for image_id in part.image_ids],
-            np.concatenate([part.sizes_wh for part in parts]),
-            np.concatenate([[0], *(part.num_boxes for part in parts)]).cumsum(),
-            np.concatenate([part.boxes_xyxy for part in parts]),
-            [part.features for part in parts],
-        )
+            raise InputError(f"Files of {paths[0].parent} differ in their numbers of features; delete some: {widths}")
+        offsets = np.concatenate([[0], *num_boxes]).cumsum()
+        return cls([*chain(*ids)], np.concatenate(sizes_wh), offsets, np.concatenate(boxes_xyxy), features)
 
     @property
     def width(self) -> int:

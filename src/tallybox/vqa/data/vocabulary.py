@@ -30,23 +30,13 @@ def question_tokens(text: str) -> list[str]:
 
 
 def question_words(text: str) -> list[str]:
-    """Return a question's words: lower case, nothing but letters and digits.
-
-    >>> question_words("Is this  man's T-shirt red?")
-    ['is', 'this', 'mans', 'tshirt', 'red']
-    """
+    """Return a question's words: lower case, nothing but letters and digits."""
     return [word for word in question_tokens(text) if word]
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words and answers of a model. Indices of words begin at 1 (0 is an unknown word), those of answers at 0.
-
-    >>> records = [QuestionRecord(1, "7", "How many dogs?", ("2",) * 9 + ("Two",), "number")]
-    >>> vocabulary = Vocabulary.of(records)
-    >>> vocabulary.answers, vocabulary.encode_question("How many cats?"), vocabulary.encode_answers(["two", "3"])
-    (('2',), [2, 3, 0], [0, -1])
-    """
+    """The words and answers of a model. Indices of words begin at 1 (0 is an unknown word), those of answers at 0."""
 
     words: tuple[str, ...]
     answers: tuple[str, ...]
