@@ -34,73 +34,48 @@ class Tables(NamedTuple):
 
 
 @compiled
-def empty_table(segments: int, like: Array) -> Array:
-    """Allocate ``[8, S]`` with enough numbers behind it for look-ups in registers, which read past a short row."""
-    return np.empty(8 * segments + REGISTER_ENTRIES, like.dtype)[: 8 * segments].reshape(8, segments)
+def empty_tables(segments: int, like: Array) -> Tables:
+    """Allocate with enough numbers behind each table for look-ups in registers, which read past a short row."""
+    numbers = np.empty((2, 8 * segments + REGISTER_ENTRIES), like.dtype)
+    base, rise = numbers[0][: 8 * segments], numbers[1][: 8 * segments]
+    return Tables(base.reshape(8, segments), rise.reshape(8, segments))
 
 
 @compiled
 def normalise(weight: Array, f: Tables) -> None:
     """Fill a counter's tables from its weights ``[8, S]``; a row that holds NaN becomes NaN."""
-    segments = weight.shape[1]
     for role in range(8):
-        largest = 0.0
-        for s in range(segments):
-            size = abs(weight[role, s])
-            if size > largest or size != size:
-                largest = size
-        total = 0.0
-        for s in range(segments):
-            total += abs(weight[role, s]) / largest if largest != 0 else 1.0
-        start = 0.0
-        for s in range(segments):
-            share = (abs(weight[role, s]) / largest if largest != 0 else 1.0) / total
-            f.base[role, s] = start
-            # The last segment ends at exactly 1, or NaN.
-            f.rise[role, s] = share if s < segments - 1 else 1 - f.base[role, s] + 0 * share
-            start += share
+        size = np.abs(weight[role]).astype(np.float64)
+        if size.max() == 0:
+            size[:] = 1
+        share = size / size.max()
+        share /= share.sum()
+        start = np.cumsum(share) - share
+        f.base[role] = start
+        f.rise[role] = share
+        f.rise[role, -1] = 1 - start[-1] + 0 * share[-1]  # the last segment ends at exactly 1, or NaN
 
 
 @compiled
 def nan_among(first: int, last: int, f: Tables) -> Number:
     """Return NaN if one of the activations first ... last is, else 0."""
-    total = f.rise.dtype.type(0)
-    for role in range(first, last + 1):
-        total += f.rise.dtype.type(0) * f.rise[role, f.rise.shape[1] - 1]
-    return total
-
-
-@compiled
-def weight_gradient(weight: Array, grad_rise: Array, grad_weight: Array) -> None:
-    """Turn the gradients of all counters' rises |w| / Σ|w|, ``[M, 8, S]``, into those of their weights."""
-    counters, roles, segments = weight.shape
-    for counter in range(counters):
-        for role in range(roles):
-            w, grad = weight[counter, role], grad_rise[counter, role]
-            total, weighted = 0.0, 0.0
-            for s in range(segments):
-                total += abs(w[s])
-                weighted += grad[s] * abs(w[s])
-            for s in range(segments):
-                slope = np.sign(w[s]) * (grad[s] - weighted / total) / total
-                grad_weight[counter, role, s] = slope if total != 0 else 0.0
+    return 0 * f.rise[first : last + 1, -1].sum()
 
 
 @compiled
 def look_up(table: Array, role: int, s: Integers) -> Vector:
     """Return table[role, s]."""
     if table.shape[1] <= REGISTER_ENTRIES:
-        return look_up_in_registers(table, (role, 0), s)
-    return look_up_in_memory(table, (role, 0), s)
+        return look_up_in_registers(table, (role,), s)
+    return look_up_in_memory(table, (role,), s)
 
 
 @compiled
 def locate(x: Vector, f: Tables) -> tuple[Integers, Vector]:
     """Return the segments that x in [0, 1] fall into, the last for NaN, and how far into them, in [0, 1]."""
-    dtype = f.rise.dtype.type
-    segments = dtype(f.rise.shape[1])
+    segments = f.rise.shape[1]
     position = x * segments
-    s = truncate(max(min(position, segments - dtype(1)), dtype(0)))
+    s = truncate(max(min(position, segments - 1), 0))
     return s, position - as_numbers(s, position)
 
 
@@ -113,40 +88,46 @@ def value(role: int, s: Integers, fraction: Vector, f: Tables) -> Vector:
 @compiled
 def accumulate(role: int, s: Integers, fraction: Vector, grad: Vector, f: Tables, sums: Array) -> Vector:
     """Add gradients of f(x) to the sums of their segments; return the gradients of x."""
-    add_at(sums, (role, 0, 0, 0), s, grad, grad * fraction)
-    return grad * look_up(f.rise, role, s) * f.rise.dtype.type(f.rise.shape[1])
+    add_at(sums, (role,), s, grad, grad * fraction)
+    return grad * look_up(f.rise, role, s) * f.rise.shape[1]
 
 
 @compiled
-def flush(sums: Array, grad_rise: Array) -> None:
-    """Add the sums ``[8, S, LANES, 2]`` to a counter's gradient ``[8, S]``, and clear them.
+def flush(sums: Array, weight: Array, grad_weight: Array) -> None:
+    """Turn the sums ``[8, S, LANES, 2]`` into gradients of a counter's weights, add these up, and clear the sums.
 
-    f(x) depends on the rises of all segments before that of x, and on a fraction of its own.
+    f(x) depends on the rises |w| / Σ|w| of all segments before that of x, and on a fraction of its own.
     """
+    segments = weight.shape[1]
+    grad = np.empty(segments)
     for role in range(8):
-        later = 0.0
-        for s in range(sums.shape[1] - 1, -1, -1):
+        later, total, weighted = 0.0, 0.0, 0.0
+        for s in range(segments - 1, -1, -1):
             of_values, of_fractions = 0.0, 0.0
             for lane in range(LANES):
                 of_values += sums[role, s, lane, 0]
                 of_fractions += sums[role, s, lane, 1]
-            grad_rise[role, s] += of_fractions + later
+            grad[s] = later + of_fractions
             later += of_values
-    sums[:] = 0.0
+            total += abs(weight[role, s])
+            weighted += grad[s] * abs(weight[role, s])
+        for s in range(segments):
+            slope = np.sign(weight[role, s]) * (grad[s] - weighted / total) / total
+            grad_weight[role, s] += slope if total != 0 else 0.0
+    sums[:] = 0
 
 
 @compiled
-def signed(x: Vector, sign: Vector, zero: Number) -> Vector:
+def signed(x: Vector, sign: Vector) -> Vector:
     """X times the sign of another number, and that of 0 is 0."""
-    return choose(sign > zero, x, choose(sign < zero, -x, zero))
+    return choose(sign > 0, x, choose(sign < 0, -x, 0))
 
 
 @compiled
 def row_similarity(x_i: Vector, x_j: Vector, f: Tables) -> Vector:
     """f3(1 - |X_ik - X_jk|), not below TINY."""
-    dtype = f.rise.dtype.type
-    s, fraction = locate(dtype(1) - abs(x_i - x_j), f)
-    return max(value(SIMILARITY, s, fraction, f), dtype(TINY))
+    s, fraction = locate(1 - abs(x_i - x_j), f)
+    return max(value(SIMILARITY, s, fraction, f), TINY)
 
 
 @compiled
@@ -154,11 +135,9 @@ def row_similarity_backward(
     x_i: Vector, x_j: Vector, product: Vector, is_real: Truths, f: Tables, sums: Array
 ) -> Vector:
     """Return minus the gradient of X_ik, given a row product times its gradient; accumulate that of f3."""
-    dtype = f.rise.dtype.type
-    difference = x_i - x_j
-    s, fraction = locate(dtype(1) - abs(difference), f)
+    s, fraction = locate(1 - abs(x_i - x_j), f)
     slope = look_up(f.rise, SIMILARITY, s)
-    others = product / max(look_up(f.base, SIMILARITY, s) + slope * fraction, dtype(TINY))
-    grad = choose(is_real, others, dtype(0))
-    add_at(sums, (SIMILARITY, 0, 0, 0), s, grad, grad * fraction)
-    return signed(others * slope * dtype(f.rise.shape[1]), difference, dtype(0))
+    others = product / max(look_up(f.base, SIMILARITY, s) + slope * fraction, TINY)
+    grad = choose(is_real, others, 0)
+    add_at(sums, (SIMILARITY,), s, grad, grad * fraction)
+    return signed(others * slope * f.rise.shape[1], x_i - x_j)

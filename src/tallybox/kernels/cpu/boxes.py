@@ -3,7 +3,8 @@
 from tallybox.kernels.cpu.compiling import Array, Number, compiled, inlined
 from tallybox.kernels.cpu.vectors import choose
 
-Corners = tuple[Number, Number, Number, Number]  # x1, y1, x2, y2; zero, half and one are of their precision
+# x1, y1, x2, y2. Where these are single numbers, zero, half and one are of their precision.
+Corners = tuple[Number, Number, Number, Number]
 
 
 @compiled

@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
-import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 Array = NDArray[Any]
 Arrays = tuple[Array, ...]
-Number = Any  # float32 or float64, as the arrays; Python's own floats would widen the arithmetic
+Number = Any  # a vector, or a float: numbers of float32 arrays and of Python together give float64
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 PACKAGE = Path(__file__).parents[2]
@@ -38,7 +36,8 @@ def cache_directory() -> Path:
 CACHE_DIRECTORY = str(cache_directory())
 
 
-def _compile(function: Function, **options: Any) -> Function:
+def compiled(function: Function, **options: Any) -> Function:
+    """Compile a function for float32 or float64 arrays; it releases the interpreter's lock."""
     before = config.CACHE_DIR
     config.CACHE_DIR = CACHE_DIRECTORY  # read while the decorator runs
     try:
@@ -51,26 +50,6 @@ def _compile(function: Function, **options: Any) -> Function:
     return kernel
 
 
-def compiled(function: Function) -> Function:
-    """Compile a function for float32 or float64 arrays; it releases the interpreter's lock."""
-    return _compile(function)
-
-
 def inlined(function: Function) -> Function:
     """Compile a function as part of its callers: passing an array takes as long as a few operations on it."""
-    return _compile(function, forceinline=True)
-
-
-def as_array(tensor: Tensor | None) -> Array:
-    """Return a CPU tensor's memory as an array; no rows for a mask that is None."""
-    return np.empty((0, 0), bool) if tensor is None else tensor.detach().numpy()
-
-
-def as_arrays(*tensors: Tensor | None) -> Arrays:
-    """Return the memory of several tensors, as kernels take them."""
-    return tuple(map(as_array, tensors))
-
-
-def as_rows(tensor: Tensor, rows: int) -> Array:
-    """Return a CPU tensor's memory as an array of so many rows."""
-    return as_array(tensor).reshape(rows, tensor.numel() // max(rows, 1))
+    return compiled(function, forceinline=True)
