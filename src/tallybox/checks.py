@@ -68,7 +68,7 @@ def is_exporting() -> bool:
 def _has_storage(tensor: Tensor) -> bool:
     """Tell whether a tensor holds numbers itself: the wrappers of transforms have no address, or none but 0."""
     try:
-        return tensor.data_ptr() != 0 or tensor.numel() == 0
+        return tensor.data_ptr() != 0 or tensor.numel() == 0 or tensor.is_meta
     except RuntimeError:
         return False
 

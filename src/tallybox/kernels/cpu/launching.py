@@ -44,8 +44,8 @@ class Launcher(NamedTuple):
         return [*written, torch.from_numpy(sums.sum(0)).to(weights.dtype)]
 
     def _groups(self, inputs: Inputs) -> int:
-        counters = len(inputs.weights[0])
-        return counters * -(-len(inputs.attention) // max(counters, 1) // self.group_images)
+        counters, images = inputs.weights[0].shape[0], inputs.attention.shape[0]  # `len` would fix a symbolic size
+        return counters * -(-images // max(counters, 1) // self.group_images)
 
     def _chunks(self, inputs: Inputs) -> list[tuple[int, int]]:
         return chunks_of(self._groups(inputs), self.steps(inputs.attention.shape[1]))
