@@ -1,4 +1,4 @@
-"""The style of the site's pictures: its font, a transparent ground, one colour for text and lines."""
+"""The style of the site's pictures: its font, a white or a transparent ground, one colour for text and lines."""
 
 import re
 import tempfile
@@ -24,7 +24,7 @@ STYLE = {
     "mathtext.bf": "Inter:bold",
     "mathtext.cal": "Inter",
     "mathtext.fallback": "stixsans",
-    "savefig.transparent": True,
+    "axes.facecolor": "none",
 }
 
 
@@ -42,8 +42,9 @@ def inter() -> Iterator[None]:
 
 
 def inked(ink: str) -> Any:
-    """Return a context in which text and lines have one colour."""
-    return patch.dict(plotting.STYLE, dict.fromkeys(INK, ink))
+    """Return a context in which text and lines have one colour: light ones on no ground, for dark pages."""
+    ground = {"figure.facecolor": "white" if ink == LIGHT else "none"}
+    return patch.dict(plotting.STYLE, dict.fromkeys(INK, ink) | ground)
 
 
 @contextmanager

@@ -3,8 +3,8 @@
     python docs/pictures.py                    # or: make figures
     python docs/pictures.py --pdf FOLDER       # the charts as PDF for papers, 6.75 and 3.25 inches wide
 
-Charts have a transparent ground; the site turns them dark in dark mode (docs/assets/extra.css). README has dark
-variants of its own.
+Charts have a white ground; the site turns them dark in dark mode (docs/assets/extra.css). README has dark variants of
+its own.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from house_style import DARK, LIGHT, chart, inter
+from house_style import DARK, LIGHT, chart, inked, inter
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle, Polygon, Rectangle
 from PIL import Image
@@ -52,24 +52,22 @@ def draw_hero(path: Path, ink: str) -> None:
     )
     counts = {
         "Sum of the scores": float(image.scores[explanation.indices].sum()),
-        "NMS, tuned thresholds": counter.estimator.fitted.baselines["nms"]["exact"].count(image, category),
+        "Tuned NMS": counter.estimator.fitted.baselines["nms"]["exact"].count(image, category),
         "tallybox": prediction.count,
     }
-    with tempfile.TemporaryDirectory() as folder, patch.dict(plotting.STYLE, {"text.color": ink, "savefig.dpi": 120}):
-        with plotting.picture(Path(folder) / "hero.png", 10, 5.3) as figure:
+    with tempfile.TemporaryDirectory() as folder, inked(ink), patch.dict(plotting.STYLE, {"savefig.dpi": 160}):
+        with plotting.picture(Path(folder) / "hero.png", 7.5, 4.4) as figure:
             figure.set_layout_engine("none")
-            boxes, result = (figure.add_axes((x, 0.245, 0.494, 0.70)) for x in (0, 0.506))
+            boxes, result = (figure.add_axes((x, 0.26, 0.494, 0.675)) for x in (0, 0.506))
             for axes, picture in ((boxes, photo.image), (result, drawn)):
                 axes.imshow(picture, aspect="auto")
                 axes.set_axis_off()
             for x1, y1, x2, y2 in suitcases.boxes.tolist():
-                boxes.add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, ec="white", lw=1.2))
-            figure.text(
-                0, 0.962, f"The detector proposes {len(suitcases)} overlapping suitcases …", size=12.5, weight="bold"
-            )
-            interval = f"90 % interval: {prediction.low}–{prediction.high}"
-            figure.text(0.506, 0.962, f"… tallybox counts {prediction.count} ({interval})", size=12.5, weight="bold")
-            draw_methods(figure.add_axes((0, 0, 1, 0.23)), counts, prediction, ink)
+                boxes.add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, ec="white", lw=0.9))
+            interval = f"90 %: {prediction.low}–{prediction.high}"
+            figure.text(0, 0.955, f"{len(suitcases)} overlapping boxes …", size=13, weight="bold")
+            figure.text(0.506, 0.955, f"… tallybox counts {prediction.count} ({interval})", size=13, weight="bold")
+            draw_methods(figure.add_axes((0, 0, 1, 0.245)), counts, prediction, ink)
         Image.open(Path(folder) / "hero.png").save(path, quality=80, method=6)
 
 
@@ -77,7 +75,7 @@ def draw_methods(axes: Axes, counts: dict[str, float], prediction: Any, ink: str
     """Draw the count of three methods on a line with the truth."""
     truth = TRUTH["suitcase"]
     axes.plot([truth] * 2, [-0.45, 2.4], color=ink, lw=1.6)
-    axes.text(truth, -0.6, f"truth: {truth}", ha="center", va="bottom", size=9.5)
+    axes.text(truth, -0.6, f"truth: {truth}", ha="center", va="bottom", size=10.5)
     for y, (name, value) in enumerate(counts.items()):
         is_ours = name == "tallybox"
         axes.plot([5, 23], [y, y], color=GREY, lw=0.5, alpha=0.6)
@@ -89,8 +87,8 @@ def draw_methods(axes: Axes, counts: dict[str, float], prediction: Any, ink: str
         axes.text(-4, y, name, va="center", weight=weight, size=10.5)
         axes.text(4.4, y, f"{value:.3g}", va="center", ha="right", weight="bold", size=10.5)
         covers = prediction.low <= truth <= prediction.high
-        note = "; the interval covers the truth" if is_ours and covers else ""
-        axes.text(23.6, y, f"off by {abs(value - truth):.2g}{note}", va="center", size=10)
+        note = f"; {prediction.low}–{prediction.high} covers it" if is_ours and covers else ""
+        axes.text(23.6, y, f"off by {abs(value - truth):.2g}{note}", va="center", size=10.5)
     axes.set(xlim=(-4, 34), ylim=(2.6, -1.3))
     axes.set_axis_off()
 
@@ -404,16 +402,14 @@ CHARTS: dict[str, Callable[[Path], None]] = {
 
 def draw_toy() -> None:
     """Draw again the figures of both sweeps that are in the repository, with few colours: a third of the size."""
-    style = {"savefig.transparent": False}
-    with patch.dict(plotting.STYLE, style):
-        for sweep in ("easy", "hard"):
-            folder = RESULTS / "toy" / sweep
-            kept = {path.name for path in (folder / "figures").glob("*.png")}
-            for path in draw_toy_figures(folder):
-                if path.name not in kept:
-                    path.unlink()
-                elif path.suffix == ".png":
-                    Image.open(path).convert("RGB").quantize(256).save(path, optimize=True)
+    for sweep in ("easy", "hard"):
+        folder = RESULTS / "toy" / sweep
+        kept = {path.name for path in (folder / "figures").glob("*.png")}
+        for path in draw_toy_figures(folder):
+            if path.name not in kept:
+                path.unlink()
+            elif path.suffix == ".png":
+                Image.open(path).convert("RGB").quantize(256).save(path, optimize=True)
 
 
 def pdfs(folder: Path, name: str) -> list[Path]:

@@ -55,11 +55,11 @@ SAMPLES = {
 }
 
 PAGE = """\
-The counter ({model}), not chosen by hand: for each true count of 2, 3 and 4, the counting question whose id has the
-smallest SHA-256, among those with a right answer (top) and among those with a wrong one. The model is right in
-{share:.0f} % of all {questions:,} counting questions. Boxes are the {objects} regions of highest attention. *A*, *D*
-and *C* are the paper's matrices over them, *c* is the count. The photos may not be shown here; their boxes are drawn in
-a square.
+The model is row {model}; the examples are not chosen by hand: for each true count of 2, 3 and 4, the counting
+question whose id has the smallest SHA-256, among those with a right answer (top) and among those with a wrong one.
+The model is right in {share:.0f} % of all {questions:,} counting questions. Boxes are the {objects} regions of
+highest attention. *A*, *D* and *C* are the paper's matrices over them, *c* is the count. The photos may not be shown
+here; their boxes are drawn in a square.
 
 ![Six examples: boxes, matrices A, D and C, count and answers](figures/examples.svg)
 
@@ -178,7 +178,7 @@ def main() -> None:
         for name, ink in (("examples_photos.webp", LIGHT), ("examples_photos-dark.webp", DARK)):
             draw_webp(figures / name, samples, ink)
     text = PAGE.format(
-        model=f"{given.model.rpartition('-')[0]}, seed {given.model.rpartition('-')[2]}",
+        model=f"`{given.model.rpartition('-')[0]}`, seed {given.model.rpartition('-')[2]}",
         share=all_scores(answers, records, np.empty((0, 2), np.int64))["count"],
         questions=len(records),
         objects=kept.checkpoint.config.model.max_objects,
