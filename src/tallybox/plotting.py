@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,10 @@ def picture(path: Path, width: float, height: float) -> Iterator[Figure]:
         yield figure
         # A date in the file would make it differ on every run.
         metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
-        with atomic_writing(path, "wb") as file:
-            figure.savefig(file, format=path.suffix[1:], metadata=metadata)
+        encoded = BytesIO()  # written to a file directly, a PNG may be cut short on a full disk without an error
+        figure.savefig(encoded, format=path.suffix[1:], metadata=metadata)
+        with atomic_writing(path) as file:
+            file.write(encoded.getbuffer())
 
 
 def panels(figure: Figure, rows: int, columns: int, *, narrow: int = 1, **options: Any) -> list[Axes]:

@@ -71,6 +71,7 @@ def test_counts_by_id_alone_name_no_categories(tmp_path, column):
         ("image_id,dog,dog\n7,3,3\n", "'dog'"),
         ("dog,cat\n7,3\n", "image_id"),
         ("image_id,category,count\n", "no counts"),
+        ("image_id\n", "no counts"),
         ("image_id,category,count\n7,dog,3\n7,Dog,2\n", "line 3: .* two counts"),
         ("image_id,category,count\n7,dog,-1\n", "line 2: count '-1'"),
         ("image_id,category,count\n7,dog,100000000000000000000\n", "line 2: count '1000"),

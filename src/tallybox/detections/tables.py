@@ -168,13 +168,15 @@ def _under_our_names(frame: pd.DataFrame, source: str, *needed: str) -> pd.DataF
 
 def _melted(frame: pd.DataFrame, source: str) -> pd.DataFrame:
     """Turn a table with a column for each category into one with a row for each image and category."""
-    frame = frame.dropna(axis=1, how="all")
     image_column = known_columns(frame)["image_id"]
-    for name in frame.columns.drop(image_column):
+    categories = frame.drop(columns=image_column).dropna(axis=1, how="all").columns
+    for name in categories:
         if str(name).isdecimal():
             raise InputError(f"{source}: column {name!r} is a number; name the category")
         whole_numbers(frame[name].dropna(), source, 0, MAX_COUNT)
-    long = frame.melt(image_column, var_name="category", value_name="count", ignore_index=False)
+    long = frame[[image_column, *categories]].melt(
+        image_column, var_name="category", value_name="count", ignore_index=False
+    )
     return long.rename(columns={image_column: "image_id"}).rename_axis(frame.index.name)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from io import BytesIO
 from itertools import groupby
 from math import hypot
 from pathlib import Path
@@ -130,8 +131,10 @@ def save_picture(picture: Image.Image, path: Path) -> None:
             own = picture_before.info.get("comment")
         if own != MADE_BY or path.is_symlink():
             raise InputError(f"{path} exists and was not drawn by tallybox; choose another folder")
+    encoded = BytesIO()  # written to a file directly, the last part may be cut short on a full disk without an error
+    picture.save(encoded, format="JPEG", quality=QUALITY, comment=MADE_BY)
     with atomic_writing(path) as file:
-        picture.save(file, format="JPEG", quality=QUALITY, comment=MADE_BY)
+        file.write(encoded.getbuffer())
 
 
 def number_places(outlines: Sequence[Outline], radius: float) -> Iterator[tuple[Outline, tuple[float, float]]]:
