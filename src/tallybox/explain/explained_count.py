@@ -15,13 +15,7 @@ from tallybox.counter.trace import CountTrace
 from tallybox.detections.baselines import Thresholds
 from tallybox.detections.detections import Detections
 from tallybox.estimator.estimator import CountEstimator
-from tallybox.estimator.explanation import (
-    CLEAR_PRESENCE,
-    CountExplanation,
-    merge_boxes,
-    merged_into,
-    suppression_of,
-)
+from tallybox.estimator.explanation import CountExplanation, merge_boxes, merged_into, suppression_of
 from tallybox.presence.module import PresenceCounter
 from tallybox.presence.reference import calibrated_score
 from tallybox.presence.trace import PresenceTrace
@@ -83,16 +77,9 @@ def explain_component(
     component: Counter | PresenceCounter,
     thresholds: Thresholds = DEFAULT_THRESHOLDS,
 ) -> ExplainedCount:
-    """Count boxes ``[N, 4]`` with scores ``[N]`` (logits if the component takes those) by a component's first head.
-
-    >>> explained = explain_component(np.zeros((2, 4), np.float32), np.ones(2, np.float32), Counter(3))
-    >>> round(explained.count, 4), explained.duplicate_of
-    (1.0, [0, 0])
-    """
+    """Count boxes ``[N, 4]`` with scores ``[N]`` by a component's first head."""
     with torch.no_grad():
         trace = component.explain(torch.from_numpy(scores), torch.from_numpy(boxes))
-    if component.logits:
-        scores = torch.from_numpy(scores).sigmoid().numpy()
     head = head_trace(trace, component)
     quantities: dict[str, Any] = head.trace
     presence = quantities.get("presence", [0.0] * len(boxes))
@@ -164,13 +151,6 @@ def count_with_baselines(
     """Count by the sum of the scores, and by NMS with a score threshold."""
     kept = nms(boxes, scores, [thresholds.overlap])[0] & (scores >= np.float32(thresholds.score))
     return BaselineCounts(float(scores.sum()), int(kept.sum()), thresholds.overlap, thresholds.score)
-
-
-def clear_and_doubtful(explained: ExplainedCount) -> tuple[list[int], list[int]]:
-    """Return the counted boxes that have a presence of at least 0.5, and the others."""
-    counted = [box for box, into in enumerate(explained.duplicate_of) if into == box]
-    clear = [box for box in counted if explained.presence[box] >= CLEAR_PRESENCE]
-    return clear, [box for box in counted if box not in clear]
 
 
 def head_trace(trace: CountTrace | PresenceTrace, component: Counter | PresenceCounter) -> HeadTrace:
