@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tallybox.detections.categories import named, quantity
-from tallybox.detections.detections import Detections
+from tallybox.detections.detections import Detections, Size
 from tallybox.detections.labels import ABSENT_SCORE_ABOVE
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
@@ -24,7 +24,7 @@ MAX_SIDE, JPEG_QUALITY = 1280, 82  # of the photo in a page
 
 
 def page_data(
-    title: str, source: str, size_wh: tuple[int, int], counts: Sequence[PageCount], photo: Photo | None = None
+    title: str, source: str, size_wh: Size, counts: Sequence[PageCount], photo: Photo | None = None
 ) -> dict[str, Any]:
     """Return the data of a page about an image; without a photo, boxes are drawn on an empty canvas."""
     width, height = size_wh
@@ -90,7 +90,7 @@ def likely_range(probabilities: Floats) -> tuple[int, int]:
     return 0, len(probabilities) - 1
 
 
-def canvas_size(image: Detections) -> tuple[int, int]:
+def canvas_size(image: Detections) -> Size:
     """Return the size of an image, or of the area that its boxes need if the size is unknown."""
     if image.image_size is not None or not len(image):
         return image.image_size or (640, 480)

@@ -54,9 +54,8 @@ def example_scenes() -> list[ExampleScene]:
 def toy_scene(side_length: float, noise: float, seed: int) -> ExampleScene:
     """Draw one image of the toy task, with its true count."""
     generator = torch.Generator().manual_seed(seed)
-    toy = draw_images(
-        torch.tensor([side_length]), torch.tensor([noise]), images=1, boxes=TOY_BOXES, generator=generator
-    )
+    setting = torch.tensor([side_length]), torch.tensor([noise])
+    toy = draw_images(*setting, images=1, boxes=TOY_BOXES, generator=generator)
     boxes = (TOY_SIDE * toy.boxes[0, 0].double()).round(decimals=1).tolist()
     attention = toy.attention[0, 0].double().round(decimals=2).tolist()
     label = f"Toy task, l = {side_length:g}, q = {noise:g}"

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tallybox.detections.detections import Size
 from tallybox.photos.images import GREY, pillow
 from tallybox.photos.network import BINS, SIDES, STRIDES, HeadMaps
 
@@ -20,9 +21,7 @@ BICUBIC_SUPPORT = 2.0
 CALLS_BEFORE_GRAPH = 2  # of a shape: a graph is captured if its batches keep coming
 
 
-def letterbox_on(
-    device: torch.device, photos: Sequence[Tensor], resized: Sequence[tuple[int, int]], input_wh: tuple[int, int]
-) -> Tensor:
+def letterbox_on(device: torch.device, photos: Sequence[Tensor], resized: Sequence[Size], input_wh: Size) -> Tensor:
     """Return photos ``[H, W, 3]``, resized to (width, height), at the top left of grey ones, ``[B, H, W, 3]`` uint8."""
     canvas = torch.full((len(photos), input_wh[1], input_wh[0], 3), GREY, dtype=torch.uint8, device=device)
     for target, pixels, (width, height) in zip(canvas, photos, resized, strict=True):
@@ -30,7 +29,7 @@ def letterbox_on(
     return canvas
 
 
-def resize(pixels: Tensor, size_wh: tuple[int, int]) -> Tensor:
+def resize(pixels: Tensor, size_wh: Size) -> Tensor:
     """Return a photo ``[H, W, 3]`` uint8 at another size, as Pillow's bicubic filter does, to the last bit."""
     height, width = pixels.shape[:2]
     if (width, height) == size_wh:
@@ -103,7 +102,7 @@ class Graphed:
 
     def __init__(self, function: Callable[..., Tensor]) -> None:
         self.function, self.calls = function, collections.Counter[torch.Size]()
-        self.graphs: dict[torch.Size, tuple[torch.cuda.CUDAGraph, Sequence[Tensor], Tensor]] = {}
+        self.graphs: dict[torch.Size, tuple[torch.cuda.CUDAGraph, list[Tensor], Tensor]] = {}
 
     def __call__(self, *inputs: Tensor) -> Tensor:
         """Return what the function returns, as a copy; only one thread at a time may call it."""
@@ -116,17 +115,13 @@ class Graphed:
         if self.calls[shape] <= CALLS_BEFORE_GRAPH:
             return self.function(*inputs)[:number]
         if shape not in self.graphs:
-            self.graphs[shape] = self._capture(inputs)
+            memory, graph = [tensor.clone() for tensor in inputs], torch.cuda.CUDAGraph()
+            pool = next(iter(self.graphs.values()))[0].pool() if self.graphs else None
+            # Meanwhile, other threads decode photos into memory that they pin, and count.
+            with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+                self.graphs[shape] = graph, memory, self.function(*memory)
         graph, memory, result = self.graphs[shape]
         for tensor, given in zip(memory, inputs, strict=True):
             tensor.copy_(given)
         graph.replay()
         return result[:number].clone()
-
-    def _capture(self, inputs: Sequence[Tensor]) -> tuple[torch.cuda.CUDAGraph, Sequence[Tensor], Tensor]:
-        memory, graph = [tensor.clone() for tensor in inputs], torch.cuda.CUDAGraph()
-        pool = next(iter(self.graphs.values()))[0].pool() if self.graphs else None
-        # Meanwhile, other threads decode photos into memory that they pin, and count.
-        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-            result = self.function(*memory)
-        return graph, memory, result

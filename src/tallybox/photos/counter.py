@@ -14,6 +14,7 @@ import torch
 
 from tallybox.concurrency import in_batches
 from tallybox.detections.categories import check_common_names
+from tallybox.detections.detections import Size
 from tallybox.errors import InputError, InputTypeError
 from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.estimator.explanation import CountExplanation
@@ -156,7 +157,7 @@ class PhotoCounter:
         )
         return is_crowded and self._window_side(counted.photo.size_wh, crowded=True) > 0
 
-    def _window_side(self, size_wh: tuple[int, int], *, crowded: bool = False) -> int:
+    def _window_side(self, size_wh: Size, *, crowded: bool = False) -> int:
         return window_side(size_wh, self.tiles, fitted_side=self.estimator.fitted.longer_side, crowded=crowded)
 
     def _count_in_windows(self, counted: PhotoResult, categories: Categories, keep_photo: bool) -> PhotoResult:

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from tallybox.detections.categories import COCO_CATEGORIES, category_ids_of_classes, find_category, names_by_class
-from tallybox.detections.detections import Detections, on_host
+from tallybox.detections.detections import Detections, Size, on_host
 from tallybox.devices import Device, device_or_default
 from tallybox.errors import InputError, did_you_mean
 from tallybox.files import import_optional, wrap_errors
@@ -197,7 +197,7 @@ class TransformersDetector(AdaptedDetector):
             return self._best_phrases(outputs, inputs["input_ids"][0].tolist(), images[0].size)
         return self._post_process(outputs, **options)  # type: ignore[no-any-return]  # as documented
 
-    def _best_phrases(self, outputs: Any, input_ids: Sequence[int], size_wh: tuple[int, int]) -> list[Prediction]:
+    def _best_phrases(self, outputs: Any, input_ids: Sequence[int], size_wh: Size) -> list[Prediction]:
         """Return each box with its best phrase, from the outputs of a model that scores tokens."""
         by_token = outputs.logits.sigmoid()  # [B, queries, tokens]
         tokens = self._phrase_tokens(input_ids)

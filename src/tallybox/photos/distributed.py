@@ -37,12 +37,8 @@ def count_each_with_ray(
 
     Workers make a detector that the counter has by name; any other object is pickled.
     """
-    detector, estimator, tiles, texts = (
-        counter.spec or counter.detector,
-        counter.estimator,
-        counter.tiles,
-        counter.texts,
-    )
+    detector, texts = counter.spec or counter.detector, counter.texts
+    estimator, tiles = counter.estimator, counter.tiles
 
     def make(device: str) -> Process:
         on = device if isinstance(detector, str) else None

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tallybox.concurrency import in_batches
+from tallybox.detections.detections import Size
 from tallybox.errors import InputError, InputTypeError, TallyboxError
 from tallybox.files import error_summary, import_optional, is_special
 
@@ -75,7 +76,7 @@ class Photo:
     """An upright photo. ``image`` may hold fewer pixels than ``size_wh``, the size that boxes are given in."""
 
     image: Image  # RGB
-    size_wh: tuple[int, int]
+    size_wh: Size
     name: str | None = None
 
     @cached_property
@@ -172,18 +173,14 @@ def _as_pixels(pixels: NDArray[Any] | Tensor) -> NDArray[np.uint8]:
     return np.ascontiguousarray(array)
 
 
-def fitted_sizes(
-    size_wh: tuple[int, int], available_wh: tuple[int, int], multiple: int
-) -> tuple[tuple[int, int], tuple[int, int]]:
+def fitted_sizes(size_wh: Size, available_wh: Size, multiple: int) -> tuple[Size, Size]:
     """Return the sizes of a photo that is resized to fit, at least a pixel each, and then padded to multiples."""
     scale = min(available / side for available, side in zip(available_wh, size_wh, strict=True))
     width, height = (max(1, round(side * scale)) for side in size_wh)
     return (width, height), (-(-width // multiple) * multiple, -(-height // multiple) * multiple)
 
 
-def letterbox(
-    image: Image, resized_wh: tuple[int, int], input_wh: tuple[int, int], resampling: int
-) -> NDArray[np.uint8]:
+def letterbox(image: Image, resized_wh: Size, input_wh: Size, resampling: int) -> NDArray[np.uint8]:
     """Return an image, resized, at the top left of a grey one ``[H, W, 3]``."""
     resized = image if image.size == resized_wh else image.resize(resized_wh, resampling)
     padded = np.full((input_wh[1], input_wh[0], 3), GREY, np.uint8)
@@ -268,9 +265,7 @@ def jpeg_url(image: Image, max_side: int, quality: int) -> str:
     return f"data:image/jpeg;base64,{b64encode(file.getbuffer()).decode()}"
 
 
-def boxes_in_photo(
-    boxes_xyxy: NDArray[np.float32], input_wh: tuple[int, int], photo_wh: tuple[int, int]
-) -> NDArray[np.float32]:
+def boxes_in_photo(boxes_xyxy: NDArray[np.float32], input_wh: Size, photo_wh: Size) -> NDArray[np.float32]:
     """Scale boxes ``[N, 4]`` from the model's input image to the photo, and cut them at its edges."""
     size = np.tile(np.array(photo_wh, np.float32), 2)  # width, height, width, height
     return (boxes_xyxy * (size / np.tile(np.array(input_wh, np.float32), 2))).clip(0, size)
@@ -279,7 +274,7 @@ def boxes_in_photo(
 def map_same_size(
     function: Callable[[Sequence[Photo]], Sequence[Result]],
     photos: Sequence[Photo],
-    sizes: Sequence[tuple[int, int]],
+    sizes: Sequence[Size],
     *,
     at_once: int | None = None,
 ) -> list[Result]:

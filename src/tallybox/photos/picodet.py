@@ -20,7 +20,7 @@ from torch import Tensor
 from tallybox.boxes import batched_overlap_by_more, first_kept, nms_by_category, suppress_in_steps
 from tallybox.concurrency import call_single_threaded
 from tallybox.detections.categories import COCO_CATEGORY_IDS
-from tallybox.detections.detections import Detections
+from tallybox.detections.detections import Detections, Size
 from tallybox.devices import device_or_default
 from tallybox.errors import InputError
 from tallybox.photos.batched import Graphed, boxes_of_cells, flattened, grid, letterbox_on
@@ -131,7 +131,7 @@ class PicoDet:
             maps: list[HeadMaps] = self.network(images)
         return maps
 
-    def _sizes(self, photo: Photo) -> tuple[tuple[int, int], tuple[int, int]]:
+    def _sizes(self, photo: Photo) -> tuple[Size, Size]:
         """Return the sizes of a resized photo, at least a pixel each, and of the network's input."""
         return fitted_sizes(photo.size_wh, (self.size, self.size), MULTIPLE)
 
@@ -167,14 +167,13 @@ def detections_of(raw: RawDetections, photo: Photo) -> Detections:
     """Keep the best boxes of each category, none of which overlaps a better one too much."""
     cells, categories = np.nonzero(raw.scores > MIN_SCORE)
     scores = raw.scores[cells, categories]
-    kept = first_kept(
-        np.argsort(-scores, kind="stable"),
-        lambda indices: nms_by_category(
-            raw.boxes_xyxy[cells[indices]], categories[indices], NMS_IOU, enough=MAX_PER_CATEGORY
-        ),
-        enough=MAX_DETECTIONS,
-        candidates=FIRST_CANDIDATES,
-    )
+
+    def keep(indices: NDArray[np.int64]) -> NDArray[np.int64]:
+        boxes = raw.boxes_xyxy[cells[indices]]
+        return nms_by_category(boxes, categories[indices], NMS_IOU, enough=MAX_PER_CATEGORY)
+
+    order = np.argsort(-scores, kind="stable")
+    kept = first_kept(order, keep, enough=MAX_DETECTIONS, candidates=FIRST_CANDIDATES)
     category_ids = np.array(COCO_CATEGORY_IDS, np.int64)[categories[kept]]
     return Detections(raw.boxes_xyxy[cells[kept]], scores[kept], category_ids, photo.size_wh, photo.name)
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.boxes import nms_by_category, numpy_box_iou
-from tallybox.detections.detections import Detections
+from tallybox.detections.detections import Detections, Size
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.estimator.inference import infer_pairs
@@ -91,7 +91,7 @@ def check_tiles(tiles: object) -> Tiles:
     raise InputError(f'tiles must be "auto", "off" or a number of pixels from {MIN_WINDOW} on; got {tiles!r}')
 
 
-def window_side(size_wh: tuple[int, int], tiles: Tiles, *, fitted_side: int = 0, crowded: bool = False) -> int:
+def window_side(size_wh: Size, tiles: Tiles, *, fitted_side: int = 0, crowded: bool = False) -> int:
     """Return the side of the finest windows in pixels of the photo, 0 for none.
 
     ``fitted_side`` is the longer side of the photos that the estimator was fitted to: it has learned how many objects
@@ -112,7 +112,7 @@ def uses_up(detections: Detections, limit: int) -> bool:
     return any(len(_without_duplicates(image, 0.0)) >= DISTINCT_SHARE * limit for image in of_categories)
 
 
-def plan_windows(size_wh: tuple[int, int], side: int = WINDOW) -> list[Window]:
+def plan_windows(size_wh: Size, side: int = WINDOW) -> list[Window]:
     """Return the windows of a photo, the finest scale first; ``side`` is theirs there, in pixels of the photo."""
     windows = []
     for scale, sides in _scales(max(size_wh), side):
