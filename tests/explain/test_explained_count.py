@@ -63,9 +63,8 @@ def test_counted_boxes_come_first_and_keep_their_numbers():
         rows = np.argsort(heads[0].indices)
         assert np.array(heads[0].trace["boxes"])[rows] == pytest.approx(np.array(explained.boxes))
         given = PHOTO.of_category(category_id)
-        kept, _ = explain_estimate(
-            estimator, given, category_id, estimator.explain(given, [category_id])[category_id], first_boxes=len(given)
-        )
+        explanation = estimator.explain(given, [category_id])[category_id]
+        kept, _ = explain_estimate(estimator, given, category_id, explanation, first_boxes=len(given))
         assert kept.boxes == given.boxes.tolist()
 
 

@@ -56,10 +56,8 @@ def test_a_cell_points_at_its_two_boxes_and_a_box_at_its_row(show):
     page.locator(".map canvas").first.scroll_into_view_if_needed()
     place = page.locator(".map canvas").first.bounding_box()
     page.mouse.move(place["x"] + 0.9 * place["width"], place["y"] + 0.4 * place["height"])
-    assert page.locator(".maps .frame.pointed").evaluate_all("boxes => boxes.map(b => b.dataset.box).sort()") == [
-        "1",
-        "3",
-    ]
+    pointed = page.locator(".maps .frame.pointed").evaluate_all("boxes => boxes.map(b => b.dataset.box).sort()")
+    assert pointed == ["1", "3"]
     assert page.locator(".map .readout").first.text_content() == "boxes 2, 4: 1"
     page.locator(".columns .frame[data-box='2'] .line").hover()
     assert page.locator("tr.pointed").get_attribute("data-box") == "2"

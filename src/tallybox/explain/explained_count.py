@@ -20,8 +20,6 @@ from tallybox.presence.reference import calibrated_score
 from tallybox.presence.trace import PresenceTrace
 from tallybox.presence.weights import PresenceFunctions, PresenceWeights
 
-ComponentName = Literal["counter", "presence"]  # as in JSON, on the command line and in estimator files
-
 # Quantities of a trace with one and with two dimensions that run over proposals; the others have none.
 OF_PROPOSALS = {"attention", "boxes", "mask", "indices", "scale", "calibrated", "presence"}
 OF_PAIRS = {"relevance", "distance", "deduplicated", "similarity", "count_matrix", "overlap", "evidence", "suppression"}
@@ -35,7 +33,7 @@ DEFAULT_THRESHOLDS = Thresholds(overlap=0.5, score=0.5)  # of NMS, if nobody tun
 class HeadTrace:
     """What one head of a component computed. The service's OpenAPI document shows the descriptions of fields."""
 
-    component: ComponentName
+    component: Literal["counter", "presence"]
     indices: list[int] = field(metadata={"description": "Which box each row of the trace is."})
     trace: dict[str, Any] = field(metadata={"description": "The CountTrace or PresenceTrace of the library."})
     functions: dict[str, Any] = field(metadata={"description": "The learned functions, as points to draw."})

@@ -30,7 +30,9 @@ def page_data(
     width, height = size_wh
     href = None if photo is None else jpeg_url(photo.image, MAX_SIDE, JPEG_QUALITY)
     picture = {"width": width, "height": height, "href": href}
-    return {"title": title, "source": source, "image": picture, "counts": rounded(list(counts))}
+    # Five significant digits, so that pages stay small.
+    rounded = json.loads(json.dumps(list(counts)), parse_float=lambda number: float(f"{float(number):.5g}"))
+    return {"title": title, "source": source, "image": picture, "counts": rounded}
 
 
 def estimator_counts(
@@ -96,11 +98,6 @@ def canvas_size(image: Detections) -> Size:
         return image.image_size or (640, 480)
     right, bottom = np.ceil(1.04 * image.boxes[:, 2:].max(0)).clip(1).tolist()
     return int(right), int(bottom)
-
-
-def rounded(value: Any) -> Any:
-    """Round every number in nested lists and dicts to five significant digits, so that pages stay small."""
-    return json.loads(json.dumps(value), parse_float=lambda number: float(f"{float(number):.5g}"))
 
 
 def boxes_in_words(presence: Sequence[float], duplicate_of: Sequence[int]) -> str:

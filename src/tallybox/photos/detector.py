@@ -30,7 +30,6 @@ class Detector(Protocol):
 
     def detect(self, photos: Sequence[Photo]) -> list[Detections]:
         """Return the detections of each photo: boxes in its pixels, ``image_id`` its name."""
-        ...
 
 
 def categories_of(detector: Detector) -> Mapping[int, str]:

@@ -29,7 +29,7 @@ from tallybox.estimator.inputs import pairs_of_images
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions, write_out_tail
 from tallybox.photos.detector import Detector
 from tallybox.photos.images import Photo
-from tallybox.photos.pipeline import detect_each
+from tallybox.photos.pipeline import detect_photos, map_photos
 
 Tiles = Literal["auto", "off"] | int
 Floats = NDArray[np.float64]
@@ -170,11 +170,10 @@ def detect_in_windows(
     With ``coarser``, windows that show hardly more than coarser ones are left out, and the side is 0 if all are.
     """
     windows, found = plan_windows(photo.size_wh, side), list[Detections]()
-    for result in detect_each(crop_windows(photo, windows), detector):
-        if result.error is not None:
-            raise result.error
-        assert result.detections is not None
-        found.append(result.detections)
+    for _, image in map_photos(lambda crops: detect_photos(crops, detector), crop_windows(photo, windows), detector):
+        if isinstance(image, InputError):
+            raise image
+        found.append(image)
     if coarser:
         return *join_useful_windows(photo, windows, found), len(windows)
     return join_windows(photo, windows, found), side, len(windows)
