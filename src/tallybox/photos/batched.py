@@ -119,7 +119,8 @@ class Graphed:
             pool = next(iter(self.graphs.values()))[0].pool() if self.graphs else None
             # Meanwhile, other threads decode photos into memory that they pin, and count.
             with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-                self.graphs[shape] = graph, memory, self.function(*memory)
+                result = self.function(*memory)
+            self.graphs[shape] = graph, memory, result
         graph, memory, result = self.graphs[shape]
         for tensor, given in zip(memory, inputs, strict=True):
             tensor.copy_(given)
