@@ -27,7 +27,7 @@ from tallybox.estimator.inputs import model_inputs, pairs_of_images
 from tallybox.photos.batched import letterbox_on
 from tallybox.photos.counter import PhotoCounter
 from tallybox.photos.images import Photo, read_photo
-from tallybox.photos.picodet import AT_ONCE, PicoDet, detections_of
+from tallybox.photos.picodet import AT_ONCE, PicoDet, best_detections, detections_of
 from tallybox.photos.pipeline import PhotoResult, detect_each
 from tallybox.photos.shipped import sample_photos
 from tallybox.photos.sources import find_photos
@@ -160,7 +160,7 @@ def _stages_on_gpu(detector: PicoDet, photos: Photos, batches: Callable[..., Run
     return {
         "to the GPU, resized": (batches(photos, resize), batches(photos[:ONE_BY_ONE], resize, 1)),
         "network": repeated(detector._maps, [batch[:1], one[:1]]),
-        "candidates and NMS": repeated(detector._best, [(maps[0], batch[1]), (maps[1], one[1])]),
+        "candidates and NMS": repeated(best_detections, [(maps[0], batch[1]), (maps[1], one[1])]),
         "network, candidates and NMS, kernel by kernel": repeated(detector._scan, [batch, one]),
         "network, candidates and NMS, as a graph": repeated(detector._run, [batch, one]),
     }

@@ -111,9 +111,8 @@ def draw_cat(axes: Axes, x: float, y: float, colour: str, size: float = 4.2) -> 
 
 def draw_counter_steps(path: Path) -> None:
     """Draw on the boxes how the counter removes the edges that a duplicate added."""
-    proposals = cats()
     with torch.no_grad():
-        trace = tallybox.Counter(max_objects=4).explain(torch.ones(4), proposals.boxes)
+        trace = tallybox.Counter(max_objects=4).explain(torch.ones(4), cats())
     steps = (
         ("Four boxes, three cats", None),
         (r"$A$: every pair is joined, $\sqrt{16} = 4$", trace.relevance),
@@ -121,7 +120,7 @@ def draw_counter_steps(path: Path) -> None:
         (r"$C$: duplicates share their edges, $\sqrt{9} = 3$", trace.count_matrix),
     )
     assert [round(edges.sum().item()) for _, edges in steps[1:]] == [16, 10, 9]
-    boxes = proposals.boxes.tolist()
+    boxes = cats().tolist()
     vertices = ((6.5, 8.5), (17.5, 15.5), (37, 9.5), (61, 13))
     with chart(path, 2.7) as figure:
         for axes, (title, edges) in zip(panels(figure, 2, 2), steps, strict=True):
@@ -163,7 +162,7 @@ def draw_edges(axes: Axes, vertices: Any, edges: torch.Tensor) -> None:
 def draw_counter_matrices(path: Path) -> None:
     """Draw the matrices of the same scene."""
     with torch.no_grad():
-        trace = tallybox.Counter(max_objects=4).explain(torch.ones(4), cats().boxes)
+        trace = tallybox.Counter(max_objects=4).explain(torch.ones(4), cats())
     names = {"A": trace.relevance, "D": trace.distance, "Ã": trace.deduplicated, "C": trace.count_matrix}
     with chart(path, 2.25) as figure:
         for axes, (name, matrix) in zip(panels(figure, 1, 4, narrow=2), names.items(), strict=True):

@@ -4,30 +4,26 @@ import torch
 from benchmarks.synthetic_photos import made_up_photos
 
 from tallybox import Counter, CountEstimator, Detections, PresenceCounter
-from tallybox.explain.explained_count import (
-    DEFAULT_THRESHOLDS,
-    clear_and_doubtful,
-    count_with_baselines,
-    explain_component,
-    explain_estimate,
-)
+from tallybox.estimator.prediction import CountPrediction
+from tallybox.explain.explained_count import BaselineCounts, explain_component, explain_estimate
+from tallybox.explain.page_data import boxes_in_words, headline
 from tallybox.explain.scenes import cats
 from tests.support.estimators import small_estimator
 
 PHOTO = made_up_photos(16, seed=11)[0][3]
-CATS = cats().boxes.numpy()
+CATS = cats().numpy()
 
 
 def test_the_paper_counts_three_cats_with_the_numbers_of_its_trace():
     explained = explain_component(CATS, np.ones(4, np.float32), Counter(4))
     with torch.no_grad():
-        trace = Counter(4).explain(torch.ones(4), cats().boxes).to_dict()
+        trace = Counter(4).explain(torch.ones(4), cats()).to_dict()
     assert explained.trace == trace
     assert explained.count == trace["count"] == pytest.approx(3)
     assert explained.duplicate_of == [0, 0, 2, 3]
     assert explained.baselines.sum == 4
     assert explained.baselines.nms == 3
-    assert clear_and_doubtful(explained) == ([0, 2, 3], [])
+    assert boxes_in_words(explained.presence, explained.duplicate_of) == "Counted boxes: 3 clear."
 
 
 def test_presence_explained_is_shown_with_the_numbers_of_its_trace():
@@ -67,9 +63,8 @@ def test_counted_boxes_come_first_and_keep_their_numbers():
         rows = np.argsort(heads[0].indices)
         assert np.array(heads[0].trace["boxes"])[rows] == pytest.approx(np.array(explained.boxes))
         given = PHOTO.of_category(category_id)
-        kept, _ = explain_estimate(
-            estimator, given, category_id, estimator.explain(given, [category_id])[category_id], first_boxes=len(given)
-        )
+        explanation = estimator.explain(given, [category_id])[category_id]
+        kept, _ = explain_estimate(estimator, given, category_id, explanation, first_boxes=len(given))
         assert kept.boxes == given.boxes.tolist()
 
 
@@ -91,4 +86,9 @@ def test_no_box_counts_as_nothing(component):
     empty = np.zeros((0, 4), np.float32), np.zeros(0, np.float32)
     explained = explain_component(*empty, component)
     assert explained.count == pytest.approx(0, abs=1e-6)
-    assert explained.baselines == count_with_baselines(*empty, DEFAULT_THRESHOLDS)
+    assert explained.baselines == BaselineCounts(sum=0, nms=0, iou_threshold=0.5, score_threshold=0.5)
+
+
+def test_a_headline_is_the_shortest_range_with_half_of_the_probability():
+    probabilities = np.array([0, 0, 0.06, 0.06, 0.2, 0.23, 0.2, 0.1, 0.15])
+    assert headline("car", CountPrediction(6, 5, 5.9, 3, 9, False, probabilities)) == "Probably 4 to 6 cars"

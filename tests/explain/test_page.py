@@ -4,23 +4,30 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import asdict
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 
 from tallybox import Counter
+from tallybox.detections.categories import quantity
 from tallybox.explain import read_assets
 from tallybox.explain.explained_count import explain_component
 from tallybox.explain.page import bundle, embedded_json, explain_page
-from tallybox.explain.page_data import page_count
 from tallybox.explain.scenes import cats
 
 HOSTILE = "</script><script>alert(1)</script><img src=https://example.org/x onerror=alert(2)> {{data}} & \u2028"
 
 
+def page_count(name, explained) -> dict:
+    """Return a count by a component alone, as a page takes it."""
+    label = quantity(explained.count, name)
+    return {"name": name, **asdict(explained), "label": label, "headline": label, "facts": [], "other_heads": []}
+
+
 def cats_page(name: str = "cat") -> dict:
-    count = page_count(name, explain_component(cats().boxes.numpy(), np.ones(4, np.float32), Counter(4)))
+    count = page_count(name, explain_component(cats().numpy(), np.ones(4, np.float32), Counter(4)))
     image = {"width": 72, "height": 22, "href": None}
     return {"title": f"How many {name}?", "source": name, "image": image, "counts": [count]}
 

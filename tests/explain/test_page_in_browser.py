@@ -5,9 +5,9 @@ from benchmarks.synthetic_photos import made_up_photos
 from tallybox import Counter, PresenceCounter
 from tallybox.explain.explained_count import explain_component
 from tallybox.explain.page import explain_page
-from tallybox.explain.page_data import canvas_size, estimator_counts, page_count, page_data
+from tallybox.explain.page_data import canvas_size, estimator_counts, page_data
 from tallybox.explain.scenes import cats
-from tests.explain.test_page import HOSTILE, cats_page
+from tests.explain.test_page import HOSTILE, cats_page, page_count
 from tests.support.estimators import small_estimator
 
 PHOTO = made_up_photos(16, seed=11)[0][3]
@@ -40,7 +40,7 @@ def test_an_estimators_page_shows_its_numbers_and_requests_nothing(show):
 
 def test_solid_boxes_are_clear_and_dashed_ones_doubtful(show):
     scores = np.array([0.9, 0.9, 0.8, 0.3], np.float32)
-    explained = explain_component(cats().boxes.numpy(), scores, PresenceCounter(4))
+    explained = explain_component(cats().numpy(), scores, PresenceCounter(4))
     assert [round(presence, 1) for presence in explained.presence[2:]] == [0.8, 0.3]
     page = show(explain_page({**cats_page(), "counts": [page_count("cat", explained)]})).page
     dashes = page.locator(".columns .frame:visible").evaluate_all(
@@ -56,10 +56,8 @@ def test_a_cell_points_at_its_two_boxes_and_a_box_at_its_row(show):
     page.locator(".map canvas").first.scroll_into_view_if_needed()
     place = page.locator(".map canvas").first.bounding_box()
     page.mouse.move(place["x"] + 0.9 * place["width"], place["y"] + 0.4 * place["height"])
-    assert page.locator(".maps .frame.pointed").evaluate_all("boxes => boxes.map(b => b.dataset.box).sort()") == [
-        "1",
-        "3",
-    ]
+    pointed = page.locator(".maps .frame.pointed").evaluate_all("boxes => boxes.map(b => b.dataset.box).sort()")
+    assert pointed == ["1", "3"]
     assert page.locator(".map .readout").first.text_content() == "boxes 2, 4: 1"
     page.locator(".columns .frame[data-box='2'] .line").hover()
     assert page.locator("tr.pointed").get_attribute("data-box") == "2"
@@ -77,7 +75,7 @@ def test_heat_maps_are_reached_by_keyboard(show):
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("component", [Counter(4), PresenceCounter(4)], ids=["counter", "presence"])
 def test_a_phone_shows_it_without_scrolling_sideways(show, component, dark):
-    count = page_count("cat", explain_component(cats().boxes.numpy(), np.ones(4, np.float32), component))
+    count = page_count("cat", explain_component(cats().numpy(), np.ones(4, np.float32), component))
     page = show(explain_page({**cats_page(), "counts": [count]}), width=375, height=800, dark=dark).page
     assert page.evaluate("document.documentElement.scrollWidth") == 375
     unfold(page)

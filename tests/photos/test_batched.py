@@ -11,20 +11,14 @@ from PIL import Image
 
 from tallybox import PhotoCounter
 from tallybox.photos import Photo, PicoDet, read_photo, sample_photos
-from tallybox.photos.batched import best_detections, letterbox_on, resize
+from tallybox.photos.batched import letterbox_on, resize
 from tallybox.photos.images import BICUBIC, letterbox
 from tallybox.photos.network import load_picodet_network
-from tallybox.photos.picodet import MAX_DETECTIONS, MAX_PER_CATEGORY, MIN_SCORE, NMS_IOU
+from tallybox.photos.picodet import MAX_DETECTIONS, best_detections
 from tests.support.photos import embedded_detector, embedded_estimator, gradient
 from tests.support.shared_data import data_folder
 
 SIDES = st.integers(1, 500)
-RULES = {
-    "min_score": MIN_SCORE,
-    "nms_iou": NMS_IOU,
-    "per_category": MAX_PER_CATEGORY,
-    "detections": MAX_DETECTIONS,
-}
 
 
 class BatchedCounter(PhotoCounter):
@@ -56,7 +50,7 @@ def test_photos_of_several_sizes_are_letterboxed_together():
 def assert_same_detections(found, expected, atol):
     """Boxes of nearly equal scores may change places, also with those that are left out behind the last."""
     assert (found.image_id, found.image_size, len(found)) == (expected.image_id, expected.image_size, len(expected))
-    if len(found) == RULES["detections"]:
+    if len(found) == MAX_DETECTIONS:
         last = max(found.scores.min(), expected.scores.min()) + atol
         found, expected = (
             replace(image, boxes=image.boxes[kept], scores=image.scores[kept], category_ids=image.category_ids[kept])
@@ -88,7 +82,7 @@ def test_a_photo_with_too_many_candidates_is_left_to_the_host(monkeypatch):
     unfinished = []
 
     def run(canvas, sizes):
-        rows = best_detections(few._maps(canvas), sizes, candidates=600, **RULES)
+        rows = best_detections(few._maps(canvas), sizes, candidates=600)
         unfinished.extend(rows[:, 0, 0].isnan().tolist())
         return rows
 

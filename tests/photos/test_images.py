@@ -201,12 +201,7 @@ def test_photos_in_memory_are_read_like_files(tmp_path):
     "source",
     [
         *(None, 7, ["a.jpg"], StringIO("text"), b"", b"no photo", ""),
-        *(
-            np.zeros((4, 4), np.uint8),
-            np.zeros((4, 4, 3)),
-            np.zeros((3, 4, 4), np.uint8),
-            np.zeros((0, 4, 3), np.uint8),
-        ),
+        *(np.zeros((4, 4, 3)), *(np.zeros(shape, np.uint8) for shape in ((4, 4), (3, 4, 4), (0, 4, 3)))),
         *(torch.zeros(3, 4, 4), torch.zeros(4, 4, 3, dtype=torch.uint8), Image.new("RGB", (0, 4))),
     ],
 )

@@ -27,11 +27,8 @@ def test_the_card_says_what_evaluating_gives():
         read_counts(folder / "instances_val.json.gz"),
     )
     card = CARD.read_text()
-    for name, row in (
-        ("estimator", "estimator"),
-        ("nms", "NMS, one threshold pair"),
-        ("nms_per_category", "NMS, tuned"),
-    ):
+    rows = {"estimator": "estimator", "nms": "NMS, one threshold pair", "nms_per_category": "NMS, tuned"}
+    for name, row in rows.items():
         said = re.search(rf"\| {row}[^|]*\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|", card)
         assert said is not None
         assert [f"{found[name][metric]:.3f}" for metric in ("exact", "mae", "rmse")] == list(said.groups())

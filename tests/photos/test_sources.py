@@ -55,12 +55,8 @@ def test_ids_are_paths_from_the_folder_that_was_named(tmp_path, monkeypatch):
 
 
 def test_what_is_named_twice_is_there_once(folder):
-    assert names(find_sources([folder / "c.jpg", folder, str(folder / "*.jpg")])) == [
-        "c.jpg",
-        "a.JPEG",
-        "b.png",
-        "d.webp",
-    ]
+    given = [folder / "c.jpg", folder, str(folder / "*.jpg")]
+    assert names(find_sources(given)) == ["c.jpg", "a.JPEG", "b.png", "d.webp"]
 
 
 def test_two_photos_of_one_id_and_what_is_no_photo_are_one_line(tmp_path):

@@ -135,6 +135,7 @@ def test_windows_are_for_large_photos_and_crowds():
     assert window_side((9000, 9000), "off", crowded=True) == 0
     assert window_side((1000, 900), 200) == 200
     assert window_side((1000, 900), 1000) == 0
+    assert [window_side((4000, 3000), "auto", fitted_side=side) for side in (0, 1500, 4000)] == [640, 1500, 0]
 
 
 def test_a_mosaic_counts_about_as_much_as_its_photos(counter, mosaic):

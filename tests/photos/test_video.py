@@ -58,5 +58,6 @@ def test_wrong_uses_are_one_line(clip, tmp_path):
     assert run("count", broken).exit_code == 1
     assert run("count", clip, "--total").exit_code == 2
     assert run("count", sample_photos()[0], "--every", "1s").exit_code == 2
+    assert [parse_interval(text) for text in ("500ms", "2min", "1.5")] == [0.5, 120, 1.5]
     with pytest.raises(InputError, match="often"):
         parse_interval("often")

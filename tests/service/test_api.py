@@ -83,7 +83,7 @@ def test_a_photo_is_counted_as_the_library_counts_it(client):
 
 
 def test_an_explanation_is_the_librarys(client):
-    boxes, attention = cats().boxes.numpy(), np.array([1.0, 0.5, 0.25, 0.75], np.float32)
+    boxes, attention = cats().numpy(), np.array([1.0, 0.5, 0.25, 0.75], np.float32)
     for component, layer in (("counter", Counter(10)), ("presence", PresenceCounter(10))):
         asked = {"boxes": boxes.tolist(), "attention": attention.tolist(), "component": component}
         explained = asdict(explain_component(boxes, attention, layer))

@@ -160,9 +160,8 @@ def test_presence_counting_shows_its_presences_and_distribution(explorer):
     settled(page)
     assert shown_count(page) == pytest.approx(5, abs=1e-4)
     distribution = page.locator(".bars:visible").get_attribute("aria-label")
-    expected = PresenceCounter(10).distribution(
-        torch.full((10,), 0.5), torch.tensor(scene_of(page)["boxes"], dtype=torch.float32)
-    )
+    boxes = torch.tensor(scene_of(page)["boxes"], dtype=torch.float32)
+    expected = PresenceCounter(10).distribution(torch.full((10,), 0.5), boxes)
     assert f"5: {round(100 * expected[0, 5].item())} %" in distribution
     page.locator(".editable:visible .frame .line").first.hover()
     assert "presence 0.5" in page.locator(".editable:visible .tag").last.text_content()

@@ -27,9 +27,8 @@ def test_parameters_make_the_functions_that_were_learned(sweep, side_length, noi
     explainer = Explainer(small_estimator())
     boxes = {"boxes": [], "attention": []}
     counter = explainer.component(ExplainRequest(**boxes, component="counter", parameters=name))
-    assert torch.nn.functional.pad(counter.weight.detach().cumsum(-1), (1, 0))[0].numpy() == pytest.approx(
-        torch.tensor(row["activations"]).numpy(), abs=2e-5
-    )
+    knots = torch.nn.functional.pad(counter.weight.detach().cumsum(-1), (1, 0))[0]
+    assert knots.numpy() == pytest.approx(torch.tensor(row["activations"]).numpy(), abs=2e-5)
     for head in range(3):
         component = explainer.component(ExplainRequest(**boxes, component="presence", parameters=f"{name}-{head + 1}"))
         functions = PresenceFunctions.of(component.weights)

@@ -147,9 +147,8 @@ def test_a_header_that_dribbles_in_is_cut_off(hasty_service):
 def test_malformed_chunks_are_answered_with_json(service, chunks):
     host, port = service.address.removeprefix("http://").split(":")
     header = b"POST /v1/count HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
-    head, _, body = answer_to((host, int(port)), header + b"transfer-encoding: chunked\r\n\r\n" + chunks).partition(
-        b"\r\n\r\n"
-    )
+    answer = answer_to((host, int(port)), header + b"transfer-encoding: chunked\r\n\r\n" + chunks)
+    head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400")
     assert list(json.loads(body)) == ["error"]
 

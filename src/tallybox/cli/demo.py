@@ -17,7 +17,7 @@ from tallybox.detections.categories import plural
 from tallybox.errors import TallyboxError
 from tallybox.explain.page import explain_page
 from tallybox.explain.page_data import canvas_size, estimator_counts, page_data
-from tallybox.explain.scenes import cats
+from tallybox.explain.scenes import CAT_LABELS, cats
 from tallybox.files import import_optional, write_text
 from tallybox.photos.counter import PhotoCounter
 from tallybox.photos.images import read_photo
@@ -81,12 +81,12 @@ def show_photos(console: Console, folder: Path) -> None:
 
 def show_idea(console: Console) -> None:
     """Show how the paper's counter counts three cats in four boxes."""
-    proposals, counter = cats(), Counter(max_objects=4)
+    boxes, counter = cats(), Counter(max_objects=4)
     with torch.no_grad():
-        trace = counter.explain(torch.ones(4), proposals.boxes)
-        dark = counter.count(torch.tensor([1.0, 1.0, 1.0, 0.0]), proposals.boxes).item()
+        trace = counter.explain(torch.ones(4), boxes)
+        dark = counter.count(torch.tensor([1.0, 1.0, 1.0, 0.0]), boxes).item()
     console.print("\n[bold]How does it work?[/bold]  Three cats, one of them detected twice:\n")
-    console.print(f"  {'    '.join(f'{number} {label}' for number, label in enumerate(proposals.labels, start=1))}\n")
+    console.print(f"  {'    '.join(f'{number} {label}' for number, label in enumerate(CAT_LABELS, start=1))}\n")
     matrices = Table.grid(padding=(0, 4))
     titles = {
         "  A = a aᵀ": trace.relevance,

@@ -5,7 +5,6 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from tallybox.activation import activation_knots
@@ -13,27 +12,18 @@ from tallybox.boxes import nms
 from tallybox.counter.module import Counter
 from tallybox.counter.trace import CountTrace
 from tallybox.detections.baselines import Thresholds
-from tallybox.detections.detections import Detections
+from tallybox.detections.detections import Detections, Floats
 from tallybox.estimator.estimator import CountEstimator
-from tallybox.estimator.explanation import (
-    CLEAR_PRESENCE,
-    CountExplanation,
-    merge_boxes,
-    merged_into,
-    suppression_of,
-)
+from tallybox.estimator.explanation import CountExplanation, merge_boxes, merged_into, suppression_of
 from tallybox.presence.module import PresenceCounter
 from tallybox.presence.reference import calibrated_score
 from tallybox.presence.trace import PresenceTrace
 from tallybox.presence.weights import PresenceFunctions, PresenceWeights
 
-ComponentName = Literal["counter", "presence"]  # as in JSON, on the command line and in estimator files
-
 # Quantities of a trace with one and with two dimensions that run over proposals; the others have none.
 OF_PROPOSALS = {"attention", "boxes", "mask", "indices", "scale", "calibrated", "presence"}
 OF_PAIRS = {"relevance", "distance", "deduplicated", "similarity", "count_matrix", "overlap", "evidence", "suppression"}
-# Quantities that do not depend on the head, and so have no dimension for it.
-SHARED_BY_HEADS = {"attention", "boxes", "mask", "indices", "relevance", "distance", "overlap"}
+OF_HEADS = {"evidence", "calibrated", "suppression", "presence", "distribution"}  # with a dimension for the one head
 
 PHI_POINTS = 65  # scores at which φ is drawn
 DEFAULT_THRESHOLDS = Thresholds(overlap=0.5, score=0.5)  # of NMS, if nobody tuned it
@@ -43,7 +33,7 @@ DEFAULT_THRESHOLDS = Thresholds(overlap=0.5, score=0.5)  # of NMS, if nobody tun
 class HeadTrace:
     """What one head of a component computed. The service's OpenAPI document shows the descriptions of fields."""
 
-    component: ComponentName
+    component: Literal["counter", "presence"]
     indices: list[int] = field(metadata={"description": "Which box each row of the trace is."})
     trace: dict[str, Any] = field(metadata={"description": "The CountTrace or PresenceTrace of the library."})
     functions: dict[str, Any] = field(metadata={"description": "The learned functions, as points to draw."})
@@ -69,30 +59,18 @@ class ExplainedCount(HeadTrace):
     confidence: float | None = field(metadata={"description": "Of the paper's counter."})
     distribution: list[float] = field(metadata={"description": "Of counts 0, 1 ...; for the counter its features."})
     presence: list[float] = field(metadata={"description": "The share of an object that each box counts as."})
-    duplicate_of: list[int] = field(
-        metadata={"description": "The counted box of the same object: itself, another, or -1 if none is counted."}
-    )
+    duplicate_of: list[int] = field(metadata={"description": "The counted box of the same object; -1 if none is."})
     baselines: BaselineCounts | None = field(metadata={"description": "None without tuned thresholds."})
     low: int | None = field(default=None, metadata={"description": "Of the estimator's 90 % interval."})
     high: int | None = None
 
 
 def explain_component(
-    boxes: NDArray[np.float32],
-    scores: NDArray[np.float32],
-    component: Counter | PresenceCounter,
-    thresholds: Thresholds = DEFAULT_THRESHOLDS,
+    boxes: Floats, scores: Floats, component: Counter | PresenceCounter, thresholds: Thresholds = DEFAULT_THRESHOLDS
 ) -> ExplainedCount:
-    """Count boxes ``[N, 4]`` with scores ``[N]`` (logits if the component takes those) by a component's first head.
-
-    >>> explained = explain_component(np.zeros((2, 4), np.float32), np.ones(2, np.float32), Counter(3))
-    >>> round(explained.count, 4), explained.duplicate_of
-    (1.0, [0, 0])
-    """
+    """Count boxes ``[N, 4]`` with scores ``[N]`` by a component with one head."""
     with torch.no_grad():
         trace = component.explain(torch.from_numpy(scores), torch.from_numpy(boxes))
-    if component.logits:
-        scores = torch.from_numpy(scores).sigmoid().numpy()
     head = head_trace(trace, component)
     quantities: dict[str, Any] = head.trace
     presence = quantities.get("presence", [0.0] * len(boxes))
@@ -136,9 +114,8 @@ def explain_estimate(
     presence, duplicate_of = np.zeros(len(sources)), np.full(len(sources), -1)
     presence[rank] = explanation.presence
     duplicate_of[rank] = np.where(merged < 0, -1, rank[merged])
-    components = zip(explanation.traces, fitted.ensemble.components(), strict=True)
-    heads = [head_trace(trace, component) for trace, component in components]
-    heads = [replace(head, indices=rank[head.indices].tolist()) for head in heads]
+    traces = map(head_trace, explanation.traces, fitted.ensemble.components())
+    heads = [replace(head, indices=rank[head.indices].tolist()) for head in traces]
     tuned = fitted.baselines.get("nms")
     thresholds = tuned and tuned["exact"].by_category.get(category_id, tuned["exact"].overall)
     boxes, scores = image.boxes[explanation.indices], image.scores[explanation.indices]
@@ -158,49 +135,29 @@ def explain_estimate(
     return explained, heads
 
 
-def count_with_baselines(
-    boxes: NDArray[np.float32], scores: NDArray[np.float32], thresholds: Thresholds
-) -> BaselineCounts:
+def count_with_baselines(boxes: Floats, scores: Floats, thresholds: Thresholds) -> BaselineCounts:
     """Count by the sum of the scores, and by NMS with a score threshold."""
     kept = nms(boxes, scores, [thresholds.overlap])[0] & (scores >= np.float32(thresholds.score))
     return BaselineCounts(float(scores.sum()), int(kept.sum()), thresholds.overlap, thresholds.score)
 
 
-def clear_and_doubtful(explained: ExplainedCount) -> tuple[list[int], list[int]]:
-    """Return the counted boxes that have a presence of at least 0.5, and the others."""
-    counted = [box for box, into in enumerate(explained.duplicate_of) if into == box]
-    clear = [box for box in counted if explained.presence[box] >= CLEAR_PRESENCE]
-    return clear, [box for box in counted if box not in clear]
-
-
 def head_trace(trace: CountTrace | PresenceTrace, component: Counter | PresenceCounter) -> HeadTrace:
-    """Return the first head of a component's trace without leading dimensions, masked proposals left out."""
-    if isinstance(component, Counter):
-        quantities = _quantities(trace, heads=component.weight.shape[0])
-        knots = activation_knots(component.weight.detach()[0]).tolist()
-        return HeadTrace("counter", quantities["indices"], quantities, {"activations": knots})
-    quantities = _quantities(trace, heads=component.weights.slope.shape[-1])
-    functions = PresenceFunctions.of(PresenceWeights(*(weight.detach()[0] for weight in component.weights)))
-    return HeadTrace("presence", [*range(len(quantities["presence"]))], quantities, presence_curves(functions))
-
-
-def _quantities(trace: CountTrace | PresenceTrace, heads: int) -> dict[str, Any]:
-    """Return the quantities of the first head by name."""
-    by_name: dict[str, Any] = {}
+    """Return the trace, without leading dimensions, of a component with one head; masked proposals are left out."""
+    quantities: dict[str, Any] = {}
     for name, quantity in vars(trace).items():
         value: Tensor = quantity.detach()
-        # With one head, the quantities of a presence trace keep their dimension for it.
-        has_heads = heads > 1 or (isinstance(trace, PresenceTrace) and name != "count")
-        if name == "features":
-            value = value.unflatten(-1, (heads, -1))[0]
-        elif has_heads and name not in SHARED_BY_HEADS:
+        if name in OF_HEADS:
             value = value[0]
         if name in OF_PROPOSALS | OF_PAIRS:
             value = value[trace.mask]
         if name in OF_PAIRS:
             value = value[:, trace.mask]
-        by_name[name] = value.tolist()
-    return by_name
+        quantities[name] = value.tolist()
+    if isinstance(component, Counter):
+        knots = activation_knots(component.weight.detach()[0]).tolist()
+        return HeadTrace("counter", quantities["indices"], quantities, {"activations": knots})
+    functions = PresenceFunctions.of(PresenceWeights(*(weight.detach()[0] for weight in component.weights)))
+    return HeadTrace("presence", [*range(len(quantities["presence"]))], quantities, presence_curves(functions))
 
 
 def presence_curves(functions: PresenceFunctions) -> dict[str, Any]:

@@ -60,11 +60,7 @@ def bundle(entry: str, modules: Mapping[str, str]) -> str:
 
 
 def embedded_json(data: Any) -> str:
-    r"""Write JSON that may stand inside a script element whatever it holds.
-
-    >>> embedded_json({"name": "</script>"})
-    '{"name":"\\u003c/script\\u003e"}'
-    """
+    """Write JSON that may stand inside a script element whatever it holds."""
     return json.dumps(data, allow_nan=False, separators=(",", ":")).translate(UNSAFE_IN_HTML)
 
 

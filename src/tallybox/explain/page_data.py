@@ -1,50 +1,38 @@
 """The data of a page about one image: its picture, and an explained count for each category."""
 
-import base64
+import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from io import BytesIO
 from typing import Any
 
 import numpy as np
 
 from tallybox.detections.categories import named, quantity
-from tallybox.detections.detections import Detections
+from tallybox.detections.detections import Detections, Size
 from tallybox.detections.labels import ABSENT_SCORE_ABOVE
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
+from tallybox.estimator.explanation import CLEAR_PRESENCE
 from tallybox.estimator.prediction import CountPrediction, Floats, marked_interval, most_first
-from tallybox.explain.explained_count import (
-    ExplainedCount,
-    clear_and_doubtful,
-    explain_estimate,
-)
-from tallybox.photos.images import Photo
+from tallybox.explain.explained_count import explain_estimate
+from tallybox.photos.images import Photo, jpeg_url
 
 PageCount = dict[str, Any]  # the fields of `ExplainedCount`, and those that only a page shows
 
 MAX_CATEGORIES = 12  # on a page, if none is named; those with the most objects first
-
-# Of the photo in a page.
-MAX_SIDE = 1280
-JPEG_QUALITY = 82
+MAX_SIDE, JPEG_QUALITY = 1280, 82  # of the photo in a page
 
 
 def page_data(
-    title: str, source: str, size_wh: tuple[int, int], counts: Sequence[PageCount], photo: Photo | None = None
+    title: str, source: str, size_wh: Size, counts: Sequence[PageCount], photo: Photo | None = None
 ) -> dict[str, Any]:
     """Return the data of a page about an image; without a photo, boxes are drawn on an empty canvas."""
     width, height = size_wh
-    picture = {"width": width, "height": height, "href": None if photo is None else photo_url(photo)}
-    return {"title": title, "source": source, "image": picture, "counts": rounded(list(counts))}
-
-
-def page_count(name: str, explained: ExplainedCount, **more: Any) -> PageCount:
-    """Return an explained count as a page shows it; by default one of a component alone."""
-    label = quantity(explained.count, name)
-    how = "the paper's counter, untrained" if explained.component == "counter" else "the presence counter, untrained"
-    default = {"label": label, "headline": label, "facts": [f"By {how}.", _boxes_in_words(explained)]}
-    return {"name": name, **asdict(explained), "other_heads": [], **default, **more}
+    href = None if photo is None else jpeg_url(photo.image, MAX_SIDE, JPEG_QUALITY)
+    picture = {"width": width, "height": height, "href": href}
+    # Five significant digits, so that pages stay small.
+    rounded = json.loads(json.dumps(list(counts)), parse_float=lambda number: float(f"{float(number):.5g}"))
+    return {"title": title, "source": source, "image": picture, "counts": rounded}
 
 
 def estimator_counts(
@@ -70,26 +58,21 @@ def estimator_counts(
         interval = f"90 % interval: {marked_interval(predicted)}."
         facts = [f"Best estimate: {predicted.count}.", interval if predicted.calibrated else "Not calibrated."]
         counts.append(
-            page_count(
-                name,
-                explained,
-                label=quantity(predicted.count, name),
-                headline=headline(name, predicted),
-                facts=[*facts, _boxes_in_words(explained)],
-                other_boxes=image.boxes[others].tolist(),
-                other_heads=[asdict(head) for head in heads[1:]],
-            )
+            {
+                "name": name,
+                **asdict(explained),
+                "label": quantity(predicted.count, name),
+                "headline": headline(name, predicted),
+                "facts": [*facts, boxes_in_words(explained.presence, explained.duplicate_of)],
+                "other_boxes": image.boxes[others].tolist(),
+                "other_heads": [asdict(head) for head in heads[1:]],
+            }
         )
     return counts
 
 
 def headline(name: str, predicted: CountPrediction) -> str:
-    """Return what is probable: the shortest range of counts that has at least half of the probability.
-
-    >>> probabilities = np.array([0, 0, 0.06, 0.06, 0.2, 0.23, 0.2, 0.1, 0.15])
-    >>> headline("car", CountPrediction(6, 5, 5.9, 3, 9, False, probabilities))
-    'Probably 4 to 6 cars'
-    """
+    """Return what is probable: the shortest range of counts that has at least half of the probability."""
     low, high = likely_range(predicted.probabilities)
     if predicted.saturated:
         return f"About {quantity(predicted.count, name)}"
@@ -109,7 +92,7 @@ def likely_range(probabilities: Floats) -> tuple[int, int]:
     return 0, len(probabilities) - 1
 
 
-def canvas_size(image: Detections) -> tuple[int, int]:
+def canvas_size(image: Detections) -> Size:
     """Return the size of an image, or of the area that its boxes need if the size is unknown."""
     if image.image_size is not None or not len(image):
         return image.image_size or (640, 480)
@@ -117,26 +100,9 @@ def canvas_size(image: Detections) -> tuple[int, int]:
     return int(right), int(bottom)
 
 
-def photo_url(photo: Photo) -> str:
-    """Return a photo as a data URL, encoded anew at a page's size, so that its metadata are left out."""
-    image = photo.image.copy()
-    image.thumbnail((MAX_SIDE, MAX_SIDE))
-    file = BytesIO()
-    image.save(file, "JPEG", quality=JPEG_QUALITY, optimize=True)
-    return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}"
-
-
-def rounded(value: Any) -> Any:
-    """Round every number in nested lists and dicts to five significant digits, so that pages stay small."""
-    if isinstance(value, dict):
-        return {key: rounded(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [rounded(item) for item in value]
-    return float(f"{value:.5g}") if isinstance(value, float) else value
-
-
-def _boxes_in_words(explained: ExplainedCount) -> str:
+def boxes_in_words(presence: Sequence[float], duplicate_of: Sequence[int]) -> str:
     """Return how many counted boxes are clear and doubtful: ``Counted boxes: 8 clear, 6 doubtful.``"""
-    numbers = zip(map(len, clear_and_doubtful(explained)), ("clear", "doubtful"), strict=True)
+    is_clear = [presence[box] >= CLEAR_PRESENCE for box, into in enumerate(duplicate_of) if into == box]
+    numbers = (sum(is_clear), "clear"), (len(is_clear) - sum(is_clear), "doubtful")
     parts = [f"{number} {kind}" for number, kind in numbers if number]
     return f"Counted boxes: {', '.join(parts)}." if parts else "No counted boxes."

@@ -1,7 +1,6 @@
 """Example scenes: boxes on a canvas, with the attention weights to start from."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,22 +9,14 @@ from tallybox.toy.data import draw_images
 
 CANVAS_WH = (640, 400)
 CATS_SCALE = 10
+CAT_LABELS = ("tabby", "tabby again", "black", "white")
 TOY_SIDE, TOY_BOXES = 400, 10
 
 
-class CatProposals(NamedTuple):
-    """Proposals of cats, with what each of them shows."""
-
-    size_wh: tuple[int, int]
-    boxes: Tensor  # [N, 4] corners
-    labels: tuple[str, ...]
-
-
-def cats() -> CatProposals:
-    """Return four proposals of three cats, one of them detected twice."""
+def cats() -> Tensor:
+    """Return the boxes ``[4, 4]`` of three cats, one of them detected twice, as `CAT_LABELS` says."""
     tabby, black, white = [2.0, 5.0, 22.0, 19.0], [28.0, 2.0, 46.0, 17.0], [52.0, 6.0, 70.0, 20.0]
-    boxes = torch.tensor([tabby, tabby, black, white])
-    return CatProposals((72, 22), boxes, ("tabby", "tabby again", "black", "white"))
+    return torch.tensor([tabby, tabby, black, white])
 
 
 @dataclass(frozen=True)
@@ -43,7 +34,7 @@ class ExampleScene:
 
 def example_scenes() -> list[ExampleScene]:
     """Return the scenes that the explorer page offers."""
-    boxes = CATS_SCALE * cats().boxes
+    boxes = CATS_SCALE * cats()
     boxes[1] += torch.tensor([14.0, 12.0, 14.0, 12.0])  # beside the first, so that both can be seen and dragged
     copies = 3 * [[90.0, 110.0, 260.0, 300.0]] + 3 * [[380.0, 80.0, 540.0, 260.0]]
     left = [[80.0, 90.0, 250.0, 270.0], [120.0, 100.0, 290.0, 285.0], [185.0, 120.0, 360.0, 300.0]]
@@ -63,9 +54,8 @@ def example_scenes() -> list[ExampleScene]:
 def toy_scene(side_length: float, noise: float, seed: int) -> ExampleScene:
     """Draw one image of the toy task, with its true count."""
     generator = torch.Generator().manual_seed(seed)
-    toy = draw_images(
-        torch.tensor([side_length]), torch.tensor([noise]), images=1, boxes=TOY_BOXES, generator=generator
-    )
+    setting = torch.tensor([side_length]), torch.tensor([noise])
+    toy = draw_images(*setting, images=1, boxes=TOY_BOXES, generator=generator)
     boxes = (TOY_SIDE * toy.boxes[0, 0].double()).round(decimals=1).tolist()
     attention = toy.attention[0, 0].double().round(decimals=2).tolist()
     label = f"Toy task, l = {side_length:g}, q = {noise:g}"

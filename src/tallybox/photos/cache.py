@@ -14,7 +14,8 @@ from time import monotonic, time_ns
 from typing import Any, Literal
 
 from tallybox.detections.detections import Detections
-from tallybox.detections.writers import check_can_be_written, write_detections
+from tallybox.detections.readers import read_detections, read_parquet_metadata
+from tallybox.detections.writers import check_can_be_written, write_detections, write_parquet
 from tallybox.errors import InputError
 from tallybox.files import import_optional
 from tallybox.photos.detector import DEFAULT_SPEC, Detector, categories_of, detector_of
@@ -43,8 +44,6 @@ def resumed(
     gives those of the other photos, in order, and they are added to the folder.
     """
     import_optional("pyarrow", needed_for="keeping detections", install="'tallybox[detections]'")
-    from tallybox.detections.writers import write_parquet
-
     settings = json.loads(json.dumps(settings))
     states = {image_id: file_state(path) for image_id, path in photos.items()}
     kept = _read(folder, settings, states)
@@ -82,8 +81,6 @@ def resumed(
 
 def _read(folder: Path, settings: Mapping[str, Any], states: Mapping[str, Any]) -> dict[str, PhotoResult]:
     """Return the detections in the folder of photos that have not changed since."""
-    from tallybox.detections.readers import read_detections, read_parquet_metadata
-
     kept: dict[str, PhotoResult] = {}
     for part in sorted(folder.glob("*.parquet")):
         stored = read_parquet_metadata(part, METADATA_KEY)

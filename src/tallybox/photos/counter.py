@@ -14,12 +14,13 @@ import torch
 
 from tallybox.concurrency import in_batches
 from tallybox.detections.categories import check_common_names
+from tallybox.detections.detections import Size
 from tallybox.errors import InputError, InputTypeError
 from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.estimator.explanation import CountExplanation
 from tallybox.estimator.prediction import CountPrediction
 from tallybox.photos.detector import Detector, categories_of, check_same_detector, detector_of
-from tallybox.photos.images import Photo, PhotoSource, buffered, read_photo, read_size
+from tallybox.photos.images import Photo, PhotoSource, buffered, opened, read_photo
 from tallybox.photos.picodet import DEFAULT_SIZE, MAX_PER_CATEGORY, PicoDet
 from tallybox.photos.pipeline import PhotoResult, Tiling, detect_each, detect_photos
 from tallybox.photos.shipped import shipped_estimator
@@ -59,17 +60,15 @@ class PhotoCounter:
         *,
         texts: Sequence[str] = (),
     ) -> None:
-        self.tiles = check_tiles(tiles)
+        self.tiles, self.texts = check_tiles(tiles), tuple(texts)
         self.spec = detector if isinstance(detector, str) else None
-        self.texts = tuple(texts)
         if isinstance(detector, str):
-            self.detector: Detector = detector_of(detector, texts=texts, device=device)
+            detector = detector_of(detector, texts=texts, device=device)
         elif not callable(getattr(detector, "detect", None)):
             raise InputTypeError(f"detector must be a name or have a method detect; got {type(detector).__name__}")
         elif texts or device is not None:
             raise InputError("device and texts only apply to a detector given by name")
-        else:
-            self.detector = detector
+        self.detector = detector
         if isinstance(estimator, CountEstimator):
             self.estimator = estimator
         elif estimator is not None:
@@ -110,8 +109,7 @@ class PhotoCounter:
         is_photo = isinstance(photos, str | bytes | Path) or hasattr(photos, "read") or getattr(photos, "ndim", 1) == 3
         if is_photo or not isinstance(photos, Iterable):
             raise InputTypeError(f"count_many takes several photos; call count for one. Got {type(photos).__name__}")
-        if self.tiles != "off":  # `_is_large` opens a photo first, and a file object can be read only once
-            photos = map(buffered, photos)
+        photos = map(buffered, photos)  # `_is_large` opens a photo first, and a file object can be read only once
         keep = keep_photos or self.tiles == "auto"  # a crowd is counted again, in windows
         for is_large, group in groupby(photos, key=self._is_large):
             if is_large:
@@ -145,8 +143,8 @@ class PhotoCounter:
                 yield replace(photo, detections=matched, predictions=predicted)
 
     def _is_large(self, photo: PhotoSource) -> bool:
-        with suppress(Exception):  # a photo that cannot be read is reported when it is read
-            return self.tiles != "off" and self._window_side(read_size(photo)) > 0
+        with suppress(Exception), opened(photo) as image:  # one that cannot be read is reported when it is read
+            return self._window_side(image.size) > 0
         return False
 
     def _is_crowded(self, counted: PhotoResult) -> bool:
@@ -159,7 +157,7 @@ class PhotoCounter:
         )
         return is_crowded and self._window_side(counted.photo.size_wh, crowded=True) > 0
 
-    def _window_side(self, size_wh: tuple[int, int], *, crowded: bool = False) -> int:
+    def _window_side(self, size_wh: Size, *, crowded: bool = False) -> int:
         return window_side(size_wh, self.tiles, fitted_side=self.estimator.fitted.longer_side, crowded=crowded)
 
     def _count_in_windows(self, counted: PhotoResult, categories: Categories, keep_photo: bool) -> PhotoResult:

@@ -20,7 +20,7 @@ from tallybox.detections.readers import read_detections
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.estimator.totals import Totals
-from tallybox.files import error_summary, import_optional
+from tallybox.files import import_optional, wrap_errors
 from tallybox.photos.cache import Engine, file_state, resumed
 from tallybox.photos.counter import PhotoCounter
 from tallybox.photos.detector import DEFAULT_SPEC
@@ -41,10 +41,6 @@ class PathCounter:
     ``category_names`` those of `read_detections`. Of a video, a frame is counted ``every`` so often (``1s``,
     ``500ms``, ``2min``). With ``engine="ray"``, a cluster counts the photos. Paths and combinations of options are
     checked at once, but the detector and the estimator are loaded when they are needed.
-
-    >>> from tallybox.photos import sample_photos
-    >>> [image.counts["horse"].count for image in PathCounter([sample_photos()[1]]).count()]
-    [2]
     """
 
     def __init__(
@@ -156,11 +152,7 @@ class PathCounter:
 
 
 def parse_interval(text: str) -> float:
-    """Return the seconds of a time such as ``1s``, ``500ms`` or ``2min``.
-
-    >>> parse_interval("500ms"), parse_interval("2min"), parse_interval("1.5")
-    (0.5, 120.0, 1.5)
-    """
+    """Return the seconds of a time such as ``1s``, ``500ms`` or ``2min``; a number alone is in seconds."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|min|)", text.strip())
     if match is None or float(match[1]) == 0:
         raise InputError(f"{text!r} is not an interval such as 1s, 500ms or 2min")
@@ -195,10 +187,7 @@ def expected_frames(path: Path, every: float) -> int:
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     av = import_optional("av", needed_for=f"counting in the video {path}", install="'tallybox[video]'")
-    try:
-        with av.open(str(path)) as container:
-            if not container.streams.video:
-                raise InputError(f"{path} has no video stream")
-            yield container
-    except av.error.FFmpegError as error:
-        raise InputError(f"Cannot read the video {path}: {error_summary(error)}") from None
+    with wrap_errors(f"Cannot read the video {path}", InputError), av.open(str(path)) as container:
+        if not container.streams.video:
+            raise InputError(f"{path} has no video stream")
+        yield container

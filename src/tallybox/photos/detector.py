@@ -30,7 +30,6 @@ class Detector(Protocol):
 
     def detect(self, photos: Sequence[Photo]) -> list[Detections]:
         """Return the detections of each photo: boxes in its pixels, ``image_id`` its name."""
-        ...
 
 
 def categories_of(detector: Detector) -> Mapping[int, str]:
@@ -71,8 +70,6 @@ def check_same_detector(learned_from: Sequence[str], detector: Sequence[str]) ->
     """Raise if an estimator was fitted to another detector; each is a SPEC and its phrases.
 
     The estimator's is not taken in place of the other: a SPEC may import code, and a file must not decide what is run.
-
-    >>> check_same_detector(["onnx:bolts.onnx"], ["onnx:bolts.onnx"])
     """
     if learned_from and tuple(learned_from) != tuple(detector):
         spec, *texts = learned_from

@@ -16,13 +16,11 @@ import torch
 from numpy.typing import NDArray
 
 from tallybox.detections.categories import COCO_CATEGORIES, category_ids_of_classes, find_category, names_by_class
-from tallybox.detections.detections import Detections, on_host
+from tallybox.detections.detections import Detections, Size, on_host
 from tallybox.devices import Device, device_or_default
 from tallybox.errors import InputError, did_you_mean
 from tallybox.files import import_optional, wrap_errors
-from tallybox.photos.images import BILINEAR, Photo, boxes_in_photo, letterbox, map_same_size
-
-__all__ = ["OnnxDetector", "TorchvisionDetector", "TransformersDetector", "UltralyticsDetector"]
+from tallybox.photos.images import BILINEAR, Photo, boxes_in_photo, fitted_sizes, letterbox, map_same_size
 
 MIN_SCORE = 0.01  # low, since boxes that are left out cannot be counted
 MAX_IOU = 0.9  # high, so that a model with its own NMS suppresses only boxes that are nearly the same
@@ -170,19 +168,16 @@ class TransformersDetector(AdaptedDetector):
             transformers.utils.logging.disable_progress_bar()
         with wrap_errors(f"Cannot load transformers:{name}"):
             config = transformers.AutoConfig.from_pretrained(name)
-        is_zero_shot = type(config) in transformers.MODEL_FOR_ZERO_SHOT_OBJECT_DETECTION_MAPPING
-        if is_zero_shot != bool(texts):
-            needed = "pass at least one with --text PHRASE" if is_zero_shot else "leave --text out"
-            raise InputError(
-                f"transformers:{name} {'looks' if is_zero_shot else 'does not look'} for phrases; {needed}"
-            )
-        check_texts(texts)  # before the model is loaded
-        kind = "ZeroShotObjectDetection" if is_zero_shot else "ObjectDetection"
-        processors = transformers.AutoProcessor if is_zero_shot else transformers.AutoImageProcessor
-        with wrap_errors(f"Cannot load transformers:{name}"):
+            is_zero_shot = type(config) in transformers.MODEL_FOR_ZERO_SHOT_OBJECT_DETECTION_MAPPING
+            if is_zero_shot and not texts:
+                raise InputError(f"transformers:{name} looks for phrases; pass at least one with --text PHRASE")
+            if texts and not is_zero_shot:
+                raise InputError(f"transformers:{name} does not look for phrases; leave --text out")
+            check_texts(texts)  # before the model is loaded
+            kind = "ZeroShotObjectDetection" if is_zero_shot else "ObjectDetection"
+            processors = transformers.AutoProcessor if is_zero_shot else transformers.AutoImageProcessor
             model = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(name, config=config)
-            processor = processors.from_pretrained(name)
-        return cls(model, processor, texts=texts, device=device)
+            return cls(model, processors.from_pretrained(name), texts=texts, device=device)
 
     @torch.inference_mode()
     def _predict(self, photos: Sequence[Photo]) -> Sequence[Prediction]:
@@ -202,7 +197,7 @@ class TransformersDetector(AdaptedDetector):
             return self._best_phrases(outputs, inputs["input_ids"][0].tolist(), images[0].size)
         return self._post_process(outputs, **options)  # type: ignore[no-any-return]  # as documented
 
-    def _best_phrases(self, outputs: Any, input_ids: Sequence[int], size_wh: tuple[int, int]) -> list[Prediction]:
+    def _best_phrases(self, outputs: Any, input_ids: Sequence[int], size_wh: Size) -> list[Prediction]:
         """Return each box with its best phrase, from the outputs of a model that scores tokens."""
         by_token = outputs.logits.sigmoid()  # [B, queries, tokens]
         tokens = self._phrase_tokens(input_ids)
@@ -260,7 +255,8 @@ class OnnxDetector(AdaptedDetector):
 
     def _predict(self, photos: Sequence[Photo]) -> list[Prediction]:
         image_wh = photos[0].image.size
-        resized_wh, input_wh = _fitted(image_wh, self._input_wh)
+        resized_wh, free_wh = fitted_sizes(image_wh, self._input_wh or (FREE_SIZE, FREE_SIZE), MULTIPLE)
+        input_wh = self._input_wh or free_wh
         pixels = np.stack([letterbox(photo.image, resized_wh, input_wh, BILINEAR) for photo in photos])
         images = np.ascontiguousarray(pixels.transpose(0, 3, 1, 2), np.float32) / np.float32(255)
         predictions = []
@@ -298,20 +294,6 @@ class OnnxDetector(AdaptedDetector):
             return dict(enumerate(COCO_CATEGORIES.values()))
         with wrap_errors(f"{self.file}: cannot read the names in its metadata, {text[:60]!r}", InputError):
             return names_by_class(ast.literal_eval(text))
-
-
-def _fitted(size_wh: tuple[int, int], input_wh: tuple[int, int] | None) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the size that a photo is resized to, and the size of the input that it is placed in.
-
-    >>> _fitted((1280, 960), (320, 320)), _fitted((1280, 960), None), _fitted((500, 1000), None)
-    (((320, 240), (320, 320)), ((640, 480), (640, 480)), ((320, 640), (320, 640)))
-    """
-    available_wh = input_wh or (FREE_SIZE, FREE_SIZE)
-    scale = min(available / side for available, side in zip(available_wh, size_wh, strict=True))
-    width, height = (
-        min(available, max(1, round(side * scale))) for available, side in zip(available_wh, size_wh, strict=True)
-    )
-    return (width, height), input_wh or (-(-width // MULTIPLE) * MULTIPLE, -(-height // MULTIPLE) * MULTIPLE)
 
 
 def _best(boxes: NDArray[Any], scores: NDArray[Any], labels: NDArray[Any] | None = None) -> Prediction:

@@ -18,7 +18,7 @@ import torch
 
 from tallybox.errors import TallyboxError
 from tallybox.estimator.estimator import Categories
-from tallybox.files import error_summary, import_optional
+from tallybox.files import error_summary, import_optional, wrap_errors
 from tallybox.photos.counter import PhotoCounter
 from tallybox.photos.detector import detector_of
 from tallybox.photos.pipeline import PhotoResult, detect_each
@@ -37,12 +37,12 @@ def count_each_with_ray(
 
     Workers make a detector that the counter has by name; any other object is pickled.
     """
-    given: dict[str, Any] = {"estimator": counter.estimator, "tiles": counter.tiles}
-    detector, texts = (counter.spec, counter.texts) if counter.spec else (counter.detector, None)
+    detector, texts = counter.spec or counter.detector, counter.texts
+    estimator, tiles = counter.estimator, counter.tiles
 
     def make(device: str) -> Process:
-        by_name: dict[str, Any] = {} if texts is None else {"device": device, "texts": texts}
-        return partial(PhotoCounter(detector, **given, **by_name).count_each, categories=categories)
+        on = device if isinstance(detector, str) else None
+        return partial(PhotoCounter(detector, estimator, on, tiles, texts=texts).count_each, categories=categories)
 
     return _map_photos(make, paths)
 
@@ -117,11 +117,7 @@ def _connected() -> Any:
 
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     if not ray.is_initialized():
-        try:
+        remedy = "check that it runs and that RAY_AUTH_MODE and RAY_AUTH_TOKEN are the same on all machines"
+        with wrap_errors(f"Cannot reach the Ray cluster of RAY_ADDRESS; {remedy}"):
             ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-        except ConnectionError as error:
-            raise TallyboxError(
-                f"Cannot reach the Ray cluster of RAY_ADDRESS: {error_summary(error)}. Check that it runs and that "
-                "RAY_AUTH_MODE and RAY_AUTH_TOKEN are the same on all machines."
-            ) from None
     return ray

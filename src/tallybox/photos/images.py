@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes
 import threading
 import warnings
-from collections import defaultdict
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
 from io import BytesIO
+from itertools import groupby
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, TypeVar
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tallybox.concurrency import in_batches
+from tallybox.detections.detections import Size
 from tallybox.errors import InputError, InputTypeError, TallyboxError
 from tallybox.files import error_summary, import_optional, is_special
 
@@ -74,7 +76,7 @@ class Photo:
     """An upright photo. ``image`` may hold fewer pixels than ``size_wh``, the size that boxes are given in."""
 
     image: Image  # RGB
-    size_wh: tuple[int, int]
+    size_wh: Size
     name: str | None = None
 
     @cached_property
@@ -103,7 +105,7 @@ def read_photo(source: PhotoSource, *, reduced_to: int | None = None, max_pixels
     label = str(given or f"the photo given as {type(source).__name__}")
     name = label if isinstance(source, str | Path | VideoFrame) else None
     try:
-        with _opened(source) as image:
+        with opened(source) as image:
             size_wh = image.size
             pixels = image.width * image.height
             size = f"{label} has {image.width}×{image.height} pixels"
@@ -112,7 +114,7 @@ def read_photo(source: PhotoSource, *, reduced_to: int | None = None, max_pixels
             if pixels > max_pixels:
                 raise PhotoTooLargeError(f"{size}; the limit is {max_pixels // 1_000_000} million")
             factor = max(max(size_wh) // (reduced_to or max(size_wh)), ceil((pixels / KEPT_PIXELS) ** 0.5), 1)
-            if factor > 1 and not isinstance(source, _pillow().Image):
+            if factor > 1 and not isinstance(source, pillow().Image):
                 image.draft(None, (size_wh[0] // factor, size_wh[1] // factor))  # JPEG can be decoded smaller
             with _decoding(image.width * image.height):
                 image.load()
@@ -127,7 +129,7 @@ def read_photo(source: PhotoSource, *, reduced_to: int | None = None, max_pixels
     except Exception as error:  # readers of damaged files raise anything
         raise InputError(f"Cannot read {label}: {_reason(error)}") from None
     if 2 <= orientation <= 8:
-        rgb = rgb.transpose(_pillow().Transpose[UPRIGHT[orientation - 2]])
+        rgb = rgb.transpose(pillow().Transpose[UPRIGHT[orientation - 2]])
         if orientation >= 5:  # the camera was held sideways
             size_wh = (size_wh[1], size_wh[0])
     return Photo(rgb, size_wh, name)
@@ -141,35 +143,25 @@ def buffered(source: PhotoSource) -> PhotoSource:
     return source
 
 
-def read_size(source: PhotoSource) -> tuple[int, int]:
-    """Return the width and height of a photo from its header, before any rotation."""
-    with _opened(source) as image:
-        return image.size
-
-
-@contextmanager
-def _opened(source: PhotoSource) -> Iterator[Image]:
-    """Open a photo; of files, only the header is read."""
+def opened(source: PhotoSource) -> AbstractContextManager[Image]:
+    """Open a photo, before any rotation; of files, only the header is read."""
     if isinstance(source, VideoFrame):
-        yield source.image
-    elif isinstance(source, _pillow().Image):
-        yield source  # the caller closes it
-    elif isinstance(source, np.ndarray | torch.Tensor):
-        yield _pillow().fromarray(_as_pixels(source))
-    elif isinstance(source, str | Path):
+        return nullcontext(source.image)
+    if isinstance(source, pillow().Image):
+        return nullcontext(source)  # the caller closes it
+    if isinstance(source, np.ndarray | torch.Tensor):
+        return nullcontext(pillow().fromarray(_as_pixels(source)))
+    if isinstance(source, str | Path):
         if is_special(Path(source)):
             raise InputError(f"{source} is a pipe or a device, not a photo")
-        with _open(Path(source)) as image:
-            yield image
-    else:
-        content = source.read() if hasattr(source, "read") else source
-        if not isinstance(content, bytes | bytearray | memoryview):
-            raise InputTypeError(
-                "A photo is a path, bytes, a binary file object, a PIL image, a numpy array [H, W, 3] or a torch "
-                f"tensor [3, H, W], both uint8; got {type(source).__name__}"
-            )
-        with _open(BytesIO(content)) as image:
-            yield image
+        return _open(Path(source))
+    content = source.read() if hasattr(source, "read") else source
+    if isinstance(content, bytes | bytearray | memoryview):
+        return _open(BytesIO(content))
+    raise InputTypeError(
+        "A photo is a path, bytes, a binary file object, a PIL image, a numpy array [H, W, 3] or a torch tensor "
+        f"[3, H, W], both uint8; got {type(source).__name__}"
+    )
 
 
 def _as_pixels(pixels: NDArray[Any] | Tensor) -> NDArray[np.uint8]:
@@ -181,9 +173,14 @@ def _as_pixels(pixels: NDArray[Any] | Tensor) -> NDArray[np.uint8]:
     return np.ascontiguousarray(array)
 
 
-def letterbox(
-    image: Image, resized_wh: tuple[int, int], input_wh: tuple[int, int], resampling: int
-) -> NDArray[np.uint8]:
+def fitted_sizes(size_wh: Size, available_wh: Size, multiple: int) -> tuple[Size, Size]:
+    """Return the sizes of a photo that is resized to fit, at least a pixel each, and then padded to multiples."""
+    scale = min(available / side for available, side in zip(available_wh, size_wh, strict=True))
+    width, height = (max(1, round(side * scale)) for side in size_wh)
+    return (width, height), (-(-width // multiple) * multiple, -(-height // multiple) * multiple)
+
+
+def letterbox(image: Image, resized_wh: Size, input_wh: Size, resampling: int) -> NDArray[np.uint8]:
     """Return an image, resized, at the top left of a grey one ``[H, W, 3]``."""
     resized = image if image.size == resized_wh else image.resize(resized_wh, resampling)
     padded = np.full((input_wh[1], input_wh[0], 3), GREY, np.uint8)
@@ -214,7 +211,7 @@ def _reduced(image: Image, factor: int) -> Image:
     if image.width * image.height <= LARGE_PIXELS or (image.mode == "RGB" and factor == 1):
         return _as_rgb(image.reduce(factor) if factor > 1 and can_reduce else image)
     rows = factor * max(1, BAND_PIXELS // (image.width * factor))
-    result: Image = _pillow().new("RGB", (-(-image.width // factor), -(-image.height // factor)))
+    result: Image = pillow().new("RGB", (-(-image.width // factor), -(-image.height // factor)))
     for top in range(0, image.height, rows):
         part = image.crop((0, top, image.width, min(top + rows, image.height)))
         part = _as_rgb(part.reduce(factor)) if can_reduce else _as_rgb(part).reduce(factor)
@@ -225,44 +222,50 @@ def _reduced(image: Image, factor: int) -> Image:
 def _as_rgb(image: Image) -> Image:
     """Convert a loaded image of any mode to RGB; transparent parts become white."""
     if image.has_transparency_data:
-        front, image = image.convert("RGBA"), _pillow().new("RGBA", image.size, "white")
+        front, image = image.convert("RGBA"), pillow().new("RGBA", image.size, "white")
         image.alpha_composite(front)
     return image if image.mode == "RGB" else image.convert("RGB")
 
 
 def _open(file: Path | BytesIO) -> Image:
     """Open an image, reading only its header; our own limit replaces Pillow's, which refuses 179 megapixels."""
-    pillow = _pillow()
+    reader = pillow()
     with _opening, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        limit, pillow.MAX_IMAGE_PIXELS = pillow.MAX_IMAGE_PIXELS, None
+        limit, reader.MAX_IMAGE_PIXELS = reader.MAX_IMAGE_PIXELS, None
         try:
-            image: Image = pillow.open(file, formats=[name for name in FORMATS if name in pillow.OPEN])
+            image: Image = reader.open(file, formats=[name for name in FORMATS if name in reader.OPEN])
         finally:
-            pillow.MAX_IMAGE_PIXELS = limit
+            reader.MAX_IMAGE_PIXELS = limit
     return image
 
 
 def _reason(error: Exception) -> str:
-    if not isinstance(error, _pillow().UnidentifiedImageError):
+    if not isinstance(error, pillow().UnidentifiedImageError):
         return getattr(error, "strerror", None) or error_summary(error)
-    heic = "" if "HEIF" in _pillow().OPEN else "; HEIC needs pip install 'tallybox[heic]'"
+    heic = "" if "HEIF" in pillow().OPEN else "; HEIC needs pip install 'tallybox[heic]'"
     return f"unsupported image format (JPEG, PNG, WebP, TIFF, GIF, BMP, AVIF and others are read{heic})"
 
 
 @cache
-def _pillow() -> Any:
+def pillow() -> Any:
     """Return Pillow with its readers, and that of HEIC, the format of phones, if the package for it is installed."""
-    pillow = import_optional("PIL.Image", needed_for="reading photos", install="'tallybox[photos]'", package="pillow")
-    pillow.init()
+    module = import_optional("PIL.Image", needed_for="reading photos", install="'tallybox[photos]'", package="pillow")
+    module.init()
     with suppress(ImportError):
         import_module("pillow_heif").register_heif_opener()
-    return pillow
+    return module
 
 
-def boxes_in_photo(
-    boxes_xyxy: NDArray[np.float32], input_wh: tuple[int, int], photo_wh: tuple[int, int]
-) -> NDArray[np.float32]:
+def jpeg_url(image: Image, max_side: int, quality: int) -> str:
+    """Return an image as a data URL, encoded anew at a page's size, so that its metadata are left out."""
+    image, file = image.copy(), BytesIO()
+    image.thumbnail((max_side, max_side))
+    image.save(file, "JPEG", quality=quality, optimize=True)
+    return f"data:image/jpeg;base64,{b64encode(file.getbuffer()).decode()}"
+
+
+def boxes_in_photo(boxes_xyxy: NDArray[np.float32], input_wh: Size, photo_wh: Size) -> NDArray[np.float32]:
     """Scale boxes ``[N, 4]`` from the model's input image to the photo, and cut them at its edges."""
     size = np.tile(np.array(photo_wh, np.float32), 2)  # width, height, width, height
     return (boxes_xyxy * (size / np.tile(np.array(input_wh, np.float32), 2))).clip(0, size)
@@ -271,7 +274,7 @@ def boxes_in_photo(
 def map_same_size(
     function: Callable[[Sequence[Photo]], Sequence[Result]],
     photos: Sequence[Photo],
-    sizes: Sequence[tuple[int, int]],
+    sizes: Sequence[Size],
     *,
     at_once: int | None = None,
 ) -> list[Result]:
@@ -280,11 +283,8 @@ def map_same_size(
     Models pad the photos of a batch to the largest of them, which changes what they detect: what is detected in a photo
     must not depend on the photos beside it. A batch has up to ``at_once`` photos, by default all of a size.
     """
-    by_size: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for index, size_wh in enumerate(sizes):
-        by_size[size_wh].append(index)
     results: dict[int, Result] = {}
-    for indices in by_size.values():
-        for batch in in_batches(indices, at_once or len(indices)):
+    for _, indices in groupby(sorted(range(len(photos)), key=sizes.__getitem__), key=sizes.__getitem__):
+        for batch in in_batches(indices, at_once or len(photos)):
             results.update(zip(batch, function([photos[index] for index in batch]), strict=True))
     return [results[index] for index in range(len(photos))]

@@ -69,13 +69,7 @@ def read_labelled_images(
         counts = stored.for_detections(categories_of(looking))
         with warnings.catch_warnings(action="ignore"):  # they come with the counts
             counts.of_photos(list(photos))  # raise before minutes of detecting if the labels are wrong
-        images = cached_detections(
-            photos,
-            Path(labels).with_suffix(".detections") if cache is None else Path(cache),
-            looking,
-            used,
-            on_failure=on_failure,
-            on_progress=on_progress,
-        )
+        folder = Path(labels).with_suffix(".detections") if cache is None else Path(cache)
+        images = cached_detections(photos, folder, looking, used, on_failure=on_failure, on_progress=on_progress)
         counts = counts.of_photos([str(image.image_id) for image in images])
     return LabelledImages(images, counts, used)

@@ -89,9 +89,8 @@ class Backbone(nn.Module):
             SeparableBlock(48, 96, 3, stride=2),
             SeparableBlock(96, 96, 3),
         )
-        self.to_stride_16 = nn.Sequential(
-            SeparableBlock(96, 192, 3, stride=2), *(SeparableBlock(192, 192, 5) for _ in range(5))
-        )
+        same = (SeparableBlock(192, 192, 5) for _ in range(5))
+        self.to_stride_16 = nn.Sequential(SeparableBlock(96, 192, 3, stride=2), *same)
         self.to_stride_32 = nn.Sequential(
             SeparableBlock(192, 384, 5, stride=2, gated=True), SeparableBlock(384, 384, 5, gated=True)
         )

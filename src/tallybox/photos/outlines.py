@@ -180,27 +180,24 @@ def _with_caption(picture: Image.Image, parts: Sequence[tuple[str, str]], key: s
     font, small = _font(size), _font(round(0.85 * size))
     line, margin, swatch = round(1.5 * size), round(0.8 * size), round(0.7 * size)
     width = max(picture.width, MIN_WIDTH)
+    framed = Image.new("RGB", (width, picture.height + line * (len(parts) + 2)), "white")
+    framed.paste(picture, (0, 0))
+    pen = ImageDraw.Draw(framed)
     x, y = float(margin), picture.height + margin
-    placed = []
     for text, colour in parts:
         if not isinstance(getattr(font, "path", None), str):  # Pillow's own
             text = text.replace("–", "-")
         length = 1.7 * swatch + font.getlength(text)
         if x > margin and x + size + length > width:
             x, y = margin, y + line
-        placed.append((x, y, text, colour))
-        x += length + 1.5 * size
-    bottom = y + line * (2 if parts else 1) + margin // 2
-    framed = Image.new("RGB", (width, bottom), "white")
-    framed.paste(picture, (0, 0))
-    pen = ImageDraw.Draw(framed)
-    for x, y, text, colour in placed:
         if x > margin:
             pen.text((x - size, y), "·", fill="#626a73", font=font)
         pen.rectangle((x, y + 0.3 * size, x + swatch, y + 0.3 * size + swatch), fill=colour)
         pen.text((x + 1.7 * swatch, y), text, fill="black", font=font)
+        x += length + 1.5 * size
     if parts:
-        pen.text((margin, y + line), key, fill="#626a73", font=small)
+        y += line
+        pen.text((margin, y), key, fill="#626a73", font=small)
     else:
         pen.text((margin, y), "Nothing counted", fill="black", font=font)
-    return framed
+    return framed.crop((0, 0, width, y + line + margin // 2))

@@ -1,11 +1,8 @@
 """A report of counted photos: one static HTML page without external requests."""
 
-import collections
-from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from html import escape
-from io import BytesIO
 from itertools import groupby
 from math import floor, log10
 from pathlib import Path
@@ -15,6 +12,7 @@ from tallybox.detections.categories import named, plural
 from tallybox.estimator.prediction import CountPrediction, TotalPrediction, interval_text, marked_interval
 from tallybox.files import write_text
 from tallybox.photos.counter import PhotoCounter
+from tallybox.photos.images import jpeg_url
 from tallybox.photos.outlines import category_colours
 from tallybox.photos.pipeline import PhotoResult
 
@@ -39,10 +37,8 @@ class Report:
         """Add a counted photo with its picture."""
         if photo.seconds is not None:
             self._frames.append(replace(photo, photo=None, detections=None))
-        encoded, drawn = BytesIO(), self._counter.draw(photo, colours=self._colours, with_caption=False)
-        drawn.thumbnail((MAX_SIDE, MAX_SIDE))
-        drawn.save(encoded, format="JPEG", quality=QUALITY)
-        picture = f"data:image/jpeg;base64,{b64encode(encoded.getbuffer()).decode()}"
+        drawn = self._counter.draw(photo, colours=self._colours, with_caption=False)
+        picture = jpeg_url(drawn, MAX_SIDE, QUALITY)
         colours = category_colours(photo.counts, self._colours)
         counts = "".join(_count_item(name, photo.counts[name], colour) for name, colour in colours.items())
         self._saturated += any(photo.counts[name].saturated for name in colours)
@@ -89,10 +85,8 @@ def _totals_table(totals: Mapping[str, TotalPrediction], colours: Mapping[str, s
     shown = sorted((pair for pair in totals.items() if pair[1].high > 0), key=lambda pair: -pair[1].expected)
     largest = max((total.high for _, total in shown), default=1)
     rows = "".join(_total_row(name, total, 100 / largest, colours.get(name, UNCOUNTED)) for name, total in shown)
-    heads, axis = (
-        "<th>category</th><th>expected</th><th>90&nbsp;%</th><th></th>",
-        f"<span>0</span><span>{largest}</span>",
-    )
+    heads = "<th>category</th><th>expected</th><th>90&nbsp;%</th><th></th>"
+    axis = f"<span>0</span><span>{largest}</span>"
     return (
         f'<h2>Totals</h2><div class="scroll"><table class="totals"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody>'
         f'<tfoot><tr><td colspan=3></td><td class="bar"><div class="axis">{axis}</div></td></tr></tfoot></table></div>'
@@ -110,10 +104,8 @@ def _total_row(name: str, total: TotalPrediction, scale: float, colour: str) -> 
 def _plot(video: str, frames: Sequence[PhotoResult], colours: Mapping[str, str]) -> str:
     """Return a plot of the counts of a video's most frequent categories, with 90 % intervals as bands."""
     counts, times = [frame.counts for frame in frames], [frame.seconds or 0.0 for frame in frames]
-    sums = collections.Counter[str]()
-    for of_frame in counts:
-        sums.update({name: p.count for name, p in of_frame.items() if p.count})
-    shown = [name for name, _ in sums.most_common(MAX_CATEGORIES)]
+    names = dict.fromkeys(name for of_frame in counts for name, p in of_frame.items() if p.count)
+    shown = sorted(names, key=lambda name: -sum(of_frame[name].count for of_frame in counts))[:MAX_CATEGORIES]
     last, largest = max(times[-1], 1e-3), max([1, *(of_frame[name].high for of_frame in counts for name in shown)])
 
     def x(seconds: float) -> float:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tallybox.boxes import nms_by_category, numpy_box_iou
-from tallybox.detections.detections import Detections
+from tallybox.detections.detections import Detections, Size
 from tallybox.errors import InputError
 from tallybox.estimator.estimator import Categories, CountEstimator
 from tallybox.estimator.inference import infer_pairs
@@ -29,7 +29,7 @@ from tallybox.estimator.inputs import pairs_of_images
 from tallybox.estimator.prediction import CountPrediction, ImagePredictions, write_out_tail
 from tallybox.photos.detector import Detector
 from tallybox.photos.images import Photo
-from tallybox.photos.pipeline import detect_each
+from tallybox.photos.pipeline import detect_photos, map_photos
 
 Tiles = Literal["auto", "off"] | int
 Floats = NDArray[np.float64]
@@ -91,18 +91,11 @@ def check_tiles(tiles: object) -> Tiles:
     raise InputError(f'tiles must be "auto", "off" or a number of pixels from {MIN_WINDOW} on; got {tiles!r}')
 
 
-def window_side(size_wh: tuple[int, int], tiles: Tiles, *, fitted_side: int = 0, crowded: bool = False) -> int:
+def window_side(size_wh: Size, tiles: Tiles, *, fitted_side: int = 0, crowded: bool = False) -> int:
     """Return the side of the finest windows in pixels of the photo, 0 for none.
 
     ``fitted_side`` is the longer side of the photos that the estimator was fitted to: it has learned how many objects
     the detector misses in a photo of that size. A photo is ``crowded`` if its count reached a limit.
-
-    >>> window_side((640, 480), "auto"), window_side((640, 480), "auto", crowded=True)
-    (0, 320)
-    >>> window_side((4000, 3000), "auto"), window_side((4000, 3000), "off")
-    (640, 0)
-    >>> window_side((4000, 3000), "auto", fitted_side=4000), window_side((4000, 3000), "auto", fitted_side=1500)
-    (0, 1500)
     """
     longer, smallest = max(size_wh), max(WINDOW, fitted_side)
     if tiles == "auto":
@@ -119,12 +112,8 @@ def uses_up(detections: Detections, limit: int) -> bool:
     return any(len(_without_duplicates(image, 0.0)) >= DISTINCT_SHARE * limit for image in of_categories)
 
 
-def plan_windows(size_wh: tuple[int, int], side: int = WINDOW) -> list[Window]:
-    """Return the windows of a photo, the finest scale first; ``side`` is theirs there, in pixels of the photo.
-
-    >>> [len(plan_windows(size_wh)) for size_wh in ((1280, 960), (1920, 1920), (8000, 6000))]
-    [10, 35, 637]
-    """
+def plan_windows(size_wh: Size, side: int = WINDOW) -> list[Window]:
+    """Return the windows of a photo, the finest scale first; ``side`` is theirs there, in pixels of the photo."""
     windows = []
     for scale, sides in _scales(max(size_wh), side):
         across, down = (_axis(length, round(WINDOW / scale)) for length in size_wh)
@@ -181,11 +170,10 @@ def detect_in_windows(
     With ``coarser``, windows that show hardly more than coarser ones are left out, and the side is 0 if all are.
     """
     windows, found = plan_windows(photo.size_wh, side), list[Detections]()
-    for result in detect_each(crop_windows(photo, windows), detector):
-        if result.error is not None:
-            raise result.error
-        assert result.detections is not None
-        found.append(result.detections)
+    for _, image in map_photos(lambda crops: detect_photos(crops, detector), crop_windows(photo, windows), detector):
+        if isinstance(image, InputError):
+            raise image
+        found.append(image)
     if coarser:
         return *join_useful_windows(photo, windows, found), len(windows)
     return join_windows(photo, windows, found), side, len(windows)
@@ -304,15 +292,13 @@ def _of_rows(image: Detections, chosen: NDArray[Any], corner: tuple[float, float
 def count_blocks(
     estimator: CountEstimator, detections: Detections, side: int, categories: Categories = None
 ) -> tuple[ImagePredictions, list[Block]]:
-    """Return the counts of a photo as totals over its blocks, and the blocks, the crowded ones split."""
-    blocks = blocks_of(detections, side)
-    asked = estimator.category_ids(categories)
-    fitted = estimator.fitted
+    """Return the counts of a photo as totals over its blocks, and the blocks, the crowded ones split.
+
+    The detections have the category ids of the estimator.
+    """
+    asked, fitted = estimator.category_ids(categories), estimator.fitted
     parts: dict[int, list[tuple[Floats, Floats, bool]]] = {}  # by category: distribution, moments, saturated
-    counted: list[Block] = []
-    matched = estimator.matched(block.detections for block in blocks)
-    waiting = [block._replace(detections=image) for block, image in zip(blocks, matched, strict=True)]
-    names = waiting[0].detections.category_names if waiting else None
+    counted, waiting = list[Block](), blocks_of(detections, side)
     for may_split in (True, False):
         images = [block.detections for block in waiting]
         pairs = pairs_of_images(images, None)
@@ -330,16 +316,16 @@ def count_blocks(
     nothing = (np.array([1 - fitted.prevalence.undetected, fitted.prevalence.undetected]), np.zeros(0), False)
     by_id, sums = {}, {}
     for category_id in sorted(parts) if asked is None else asked:
-        of_blocks = parts.get(category_id, [nothing])
-        total = _distribution_of_sum([distribution for distribution, _, _ in of_blocks])
+        of_blocks, moments_of_blocks, saturated = zip(*parts.get(category_id, [nothing]), strict=True)
+        total = _distribution_of_sum(of_blocks)
         if category_id in parts:
-            sums[category_id] = np.sum([moments for _, moments, _ in of_blocks], axis=0)
+            sums[category_id] = np.sum(moments_of_blocks, axis=0)
             sums[category_id][2] = 1  # one photo, when photos are added up
         if asked is not None or 1 - total[0] > LISTED_PROBABILITY:
-            is_saturated = any(saturated for _, _, saturated in of_blocks)
             is_calibrated = category_id in fitted.category_ids
-            by_id[category_id] = _prediction(total, saturated=is_saturated, calibrated=is_calibrated)
-    return ImagePredictions(by_id, names or fitted.categories, complete=asked is None, moments=sums), counted
+            by_id[category_id] = _prediction(total, saturated=any(saturated), calibrated=is_calibrated)
+    names = detections.category_names or fitted.categories
+    return ImagePredictions(by_id, names, complete=asked is None, moments=sums), counted
 
 
 def _distribution_of_sum(distributions: Sequence[Floats]) -> Floats:
@@ -348,8 +334,8 @@ def _distribution_of_sum(distributions: Sequence[Floats]) -> Floats:
     for distribution in distributions:
         total = np.convolve(total, distribution)
         total = total[: 1 + int(np.flatnonzero(total > NEGLIGIBLE)[-1])]
-    normalised: Floats = total / total.sum()
-    return normalised
+    total /= total.sum()
+    return total
 
 
 def _prediction(total: Floats, *, saturated: bool, calibrated: bool) -> CountPrediction:

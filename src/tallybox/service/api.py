@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import PurePosixPath
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
@@ -26,14 +27,15 @@ from tallybox.photos.detector import Detector
 from tallybox.photos.images import PhotoTooLargeError, read_photo
 from tallybox.photos.shipped import SAMPLE_COUNTS, sample_photos
 from tallybox.service.batching import Batcher, CountJob, count_jobs
-from tallybox.service.guard import PHOTO_TYPE, PROBLEMS, Guard, Limits, answer_problem, content_type, problem_responses
+from tallybox.service.guard import PHOTO_TYPE, PROBLEMS, ErrorAnswer, Guard, Limits, answer_problem, content_type
 from tallybox.service.models import CountRequest, ExplainRequest, ParameterSet
 from tallybox.service.parameters import Explainer
 
 Answer = dict[str, Any]
 # FastAPI describes only bodies that it reads itself.
 PHOTO_BODY = {"required": True, "content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}}
-MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+PROBLEM_STATUSES = (400, 401, 403, 408, 413, 415, 422, 429, 503)
+MEDIA_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".jpg": "image/jpeg"}
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def build_api(settings: ServiceSettings) -> FastAPI:
         docs_url=None,  # FastAPI's own pages load their scripts from elsewhere
         redoc_url=None,
         lifespan=lifespan,
-        responses=problem_responses(400, 401, 403, 408, 413, 415, 422, 429, 503),
+        responses={status: {"model": ErrorAnswer} for status in PROBLEM_STATUSES},
         exception_handlers=dict.fromkeys(PROBLEMS, answer_problem),
         separate_input_output_schemas=False,
     )
@@ -219,12 +221,10 @@ def category_boxes(estimator: CountEstimator, image: Detections, predictions: Im
 
 def add_files(api: FastAPI) -> None:
     """Serve the explorer at ``/``, and its files from memory: no path is made from a request."""
-    files: dict[str, tuple[bytes, str]] = {}
+    files = {f"/photos/{photo.name}": photo.read_bytes() for photo in sample_photos()}
     for name, text in read_assets("tallybox.explain", "tallybox.service").items():
-        path = "/" if name == "explorer.html" else f"/assets/{name}"
-        files[path] = (text.encode(), MEDIA_TYPES[name[name.rindex(".") :]])
-    for photo in sample_photos():
-        files[f"/photos/{photo.name}"] = (photo.read_bytes(), "image/jpeg")
-    for path, (content, media_type) in files.items():
+        files["/" if name == "explorer.html" else f"/assets/{name}"] = text.encode()
+    for path, content in files.items():
+        media_type = MEDIA_TYPES.get(PurePosixPath(path).suffix, "text/html")
         answer = Response(content, media_type=media_type, headers={"cache-control": "no-cache"})
         api.router.routes.append(Route(path, answer, methods=["GET"]))

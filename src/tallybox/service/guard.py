@@ -14,8 +14,6 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from http import HTTPStatus
-from typing import Any
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
@@ -161,11 +159,6 @@ class ErrorAnswer(BaseModel):
     """The form of every error: a status and one line."""
 
     error: str
-
-
-def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Describe the errors of a route for the OpenAPI document."""
-    return {status: {"model": ErrorAnswer, "description": HTTPStatus(status).phrase} for status in statuses}
 
 
 async def answer_problem(request: Request, problem: Exception) -> Response:

@@ -19,18 +19,18 @@ from tallybox.presence.module import PresenceCounter
 from tallybox.service.models import ExplainRequest, ParameterSet
 
 UNTRAINED = "untrained"
+COMPONENTS: dict[str, type[Counter | PresenceCounter]] = {"counter": Counter, "presence": PresenceCounter}
 
 
 class Explainer:
-    """Explains boxes with the components, untrained and trained, and with an estimator."""
+    """Explains boxes with an estimator, and with the components: untrained, trained, and as in the estimator."""
 
     def __init__(self, estimator: CountEstimator) -> None:
-        """Collect the sets: untrained, trained on the toy task, and those of the estimator's models."""
         self.estimator = estimator
-        self.sets: dict[str, dict[str, ParameterSet]] = {"counter": {}, "presence": {}}  # by component and name
+        self.sets: dict[str, dict[str, ParameterSet]] = {component: {} for component in COMPONENTS}
         self._values: dict[tuple[str, str], dict[str, Tensor]] = {}
-        for component, untrained in (("counter", Counter()), ("presence", PresenceCounter())):
-            self._add(component, UNTRAINED, UNTRAINED, "all", untrained.state_dict())
+        for component, layer in COMPONENTS.items():
+            self._add(component, UNTRAINED, UNTRAINED, "all", layer().state_dict())
         for setting in json.loads((files("tallybox.service") / "data" / "toy_weights.json").read_text()):
             side_length, noise = f"{setting['side_length']:g}", f"{setting['noise']:g}"
             name, label = f"toy-{side_length}-{noise}", f"trained at l = {side_length}, q = {noise}"
@@ -40,9 +40,8 @@ class Explainer:
                 self._add("presence", f"{name}-{head}", f"{label}, head {head}", "toy", values)
         models = estimator.fitted.ensemble.components()
         for number, model in enumerate(models, start=1):
-            label, first_head = f"photo model {number} of {len(models)}", slice(1)
-            values = {key: value[first_head] for key, value in model.state_dict().items()}
-            self._add(estimator.fitted.config.component, f"photo-{number}", label, "photo", values)
+            label = f"photo model {number} of {len(models)}"
+            self._add(estimator.fitted.config.component, f"photo-{number}", label, "photo", model.state_dict())
 
     def _add(self, component: str, name: str, label: str, scenes: Any, values: dict[str, Tensor]) -> None:
         self.sets[component][name] = ParameterSet(name=name, label=label, scenes=scenes)
@@ -57,11 +56,8 @@ class Explainer:
             if request.component != "counter" or request.parameters != UNTRAINED:
                 raise InputError("activations are for component 'counter', without a set of parameters.")
             values = {"weight": activation_weight(request.activations)}
-        made: Counter | PresenceCounter
-        if request.component == "counter":
-            made = Counter(request.max_objects, segments=values["weight"].shape[-1])
-        else:
-            made = PresenceCounter(request.max_objects, segments=values["calibration"].shape[-1])
+        segmented = values["weight" if request.component == "counter" else "calibration"]
+        made = COMPONENTS[request.component](request.max_objects, segments=segmented.shape[-1])
         made.load_state_dict(values)
         return made
 
