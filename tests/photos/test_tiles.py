@@ -12,7 +12,7 @@ from PIL import Image
 from tallybox import CountEstimator, PhotoCounter
 from tallybox.detections.detections import Detections
 from tallybox.photos import sample_photos
-from tallybox.photos.images import Photo
+from tallybox.photos.images import Photo, read_photo
 from tallybox.photos.tiles import (
     WINDOW,
     belongs_to,
@@ -168,7 +168,7 @@ def test_an_estimator_fitted_to_large_photos_counts_such_photos_as_a_whole(mosai
     CountEstimator(members=2).fit(images, {(i, 1): 1 for i in range(9)}).save(tmp_path / "own.safetensors")
     own = PhotoCounter(embedded_detector(), tmp_path / "own.safetensors")
     assert own.count_many([mosaic])[0].tiling is None
-    assert own.count_many([mosaic.resize((2816, 2816))])[0].tiling.side == 1404
+    assert own.count_many([read_photo(mosaic.resize((2816, 2816)))])[0].tiling.side == 1404
 
 
 def test_a_mosaic_of_real_photos_counts_what_its_photos_count(counter):

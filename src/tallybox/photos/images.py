@@ -145,7 +145,7 @@ def buffered(source: PhotoSource) -> PhotoSource:
 
 def opened(source: PhotoSource) -> AbstractContextManager[Image]:
     """Open a photo, before any rotation; of files, only the header is read."""
-    if isinstance(source, VideoFrame):
+    if isinstance(source, Photo | VideoFrame):
         return nullcontext(source.image)
     if isinstance(source, pillow().Image):
         return nullcontext(source)  # the caller closes it
