@@ -19,7 +19,7 @@ from tallybox.errors import InputError, InputTypeError
 ValueCheckMode = Literal["auto", "always", "never"]
 
 # A weight computed as an interpolation may miss 1 by a rounding error; that is not a user's mistake.
-ROUNDING_SLACK = 1e-6
+UNIT_INTERVAL = (-1e-6, 1 + 1e-6)
 # Longer sides are refused: the square of a union must fit into float32.
 MAX_SIDE = 1e9
 MASK_REMEDY = "use mask to leave proposals out"
@@ -49,11 +49,8 @@ def is_transformed(*tensors: Tensor | None) -> bool:
     """Tell whether a `torch.func` transform or a forward-mode derivative is under way for one of the tensors."""
     if torch.compiler.is_compiling():
         return False
-    return any(
-        not _has_storage(tensor) or forward_ad.unpack_dual(tensor).tangent is not None
-        for tensor in tensors
-        if tensor is not None
-    )
+    given = (tensor for tensor in tensors if tensor is not None)
+    return any(not _has_storage(tensor) or forward_ad.unpack_dual(tensor).tangent is not None for tensor in given)
 
 
 def is_exporting() -> bool:
@@ -74,12 +71,7 @@ def _has_storage(tensor: Tensor) -> bool:
 
 
 def check_proposal_shapes(
-    attention: Tensor,
-    boxes: Tensor | None,
-    mask: Tensor | None,
-    distance: Tensor | None = None,
-    *,
-    weight_leading: torch.Size,
+    attention: Tensor, boxes: Tensor | None, mask: Tensor | None, distance: Tensor | None, *, weight_leading: torch.Size
 ) -> None:
     """Raise unless ``attention [..., N]``, ``boxes [..., N, 4]``, ``mask [..., N]`` and the weights fit together.
 
@@ -89,56 +81,53 @@ def check_proposal_shapes(
     check_floating("attention", attention)
     if attention.dim() < 1:
         raise InputError("attention must have shape [..., N], but got a single number; add a dimension")
-    pairwise = _check_boxes(boxes, attention) if distance is None else _check_distance(distance, boxes, attention)
-    shapes = [attention.shape[:-1], pairwise.shape[:-2], weight_leading]
+    if (boxes is None) == (distance is None):
+        raise InputError("pass boxes or distance; they exclude each other")
+    leading, number = [attention.shape[:-1]], attention.shape[-1]
+    if boxes is not None:
+        check_floating("boxes", boxes)
+        leading.append(_leading_dimensions("boxes", boxes, (number, 4), attention))
+    if distance is not None:
+        check_floating("distance", distance)
+        leading.append(_leading_dimensions("distance", distance, (number, number), attention))
     if mask is not None:
-        _check_mask(mask, attention)
-        shapes.append(mask.shape[:-1])
-    if all(shape == shapes[0] for shape in shapes if shape):
+        if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+            kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+            raise InputTypeError(f"mask must be a bool tensor, True for a real proposal, but got {kind}; call .bool()")
+        leading.append(_leading_dimensions("mask", mask, (number,), attention))
+    leading.append(weight_leading)
+    if all(shape == leading[0] for shape in leading if shape):
         return  # the usual case; broadcasting takes 20 µs to say the same
     try:
-        torch.broadcast_shapes(*shapes)
+        torch.broadcast_shapes(*leading)
     except RuntimeError:
-        listed = ", ".join(str(list(shape)) for shape in shapes)
+        listed = ", ".join(str(list(shape)) for shape in leading)
         raise InputError(
-            f"leading dimensions of attention, boxes, weight and mask must broadcast, but got {listed}"
+            f"leading dimensions of attention, boxes, mask and weight must broadcast, but got {listed}"
         ) from None
 
 
-def _check_boxes(boxes: Tensor | None, attention: Tensor) -> Tensor:
-    if boxes is None:
-        raise InputError("boxes or distance must be given")
-    check_floating("boxes", boxes)
-    if boxes.dim() < 2 or boxes.shape[-1] != 4:
-        hint = "; transpose it (tallybox.compat takes [B, 4, N])" if boxes.shape[-2:-1] == (4,) else ""
-        raise InputError(f"boxes must have shape [..., N, 4], but got {list(boxes.shape)}{hint}")
-    if boxes.shape[-2] != attention.shape[-1]:
+def _leading_dimensions(name: str, tensor: Tensor, item: tuple[int, ...], attention: Tensor) -> torch.Size:
+    """Return the leading dimensions of ``[..., *item]``; raise unless it is that, on the device of the attention."""
+    if tensor.shape[-len(item) :] != item:
+        is_transposed = name == "boxes" and tensor.shape[-2:] == item[::-1]
+        hint = "; transpose it (tallybox.compat takes [B, 4, N])" if is_transposed else ""
         raise InputError(
-            f"boxes must have one box for each of the {attention.shape[-1]} weights of attention "
-            f"{list(attention.shape)}, but got {list(boxes.shape)}"
+            f"{name} must have shape [..., {', '.join(map(str, item))}] like attention {list(attention.shape)}, "
+            f"but got {list(tensor.shape)}{hint}"
         )
-    _check_device("boxes", boxes, attention)
-    return boxes
+    check_device(name, tensor, attention)
+    return tensor.shape[: -len(item)]
 
 
-def _check_distance(distance: Tensor, boxes: Tensor | None, attention: Tensor) -> Tensor:
-    if boxes is not None:
-        raise InputError("boxes and distance exclude each other; pass one of them")
-    check_floating("distance", distance)
-    number = attention.shape[-1]
-    if distance.shape[-2:] != (number, number):
-        raise InputError(f"distance must have shape [..., {number}, {number}], but got {list(distance.shape)}")
-    _check_device("distance", distance, attention)
-    return distance
-
-
-def _check_device(name: str, tensor: Tensor, attention: Tensor) -> None:
-    if tensor.device != attention.device:
+def check_device(name: str, tensor: Tensor, attention: Tensor) -> None:
+    """Raise unless the tensor is on the device of the attention, which need not be checked yet."""
+    if isinstance(attention, Tensor) and tensor.device != attention.device:
         raise InputError(f"{name} must be on {attention.device} like attention, but got {tensor.device}")
 
 
 def check_proposal_values(
-    attention: Tensor, boxes: Tensor | None, mask: Tensor | None, distance: Tensor | None = None, *, logits: bool
+    attention: Tensor, boxes: Tensor | None, mask: Tensor | None, distance: Tensor | None, *, logits: bool
 ) -> None:
     """Raise if a real proposal has a weight or a distance out of range, or corners not finite or out of order."""
     # While a graph is being made, a look at a value would fix it.
@@ -147,12 +136,17 @@ def check_proposal_values(
     mode = _mode.get()
     if mode == "never" or (mode == "auto" and not attention.is_cpu) or is_transformed(attention, boxes, mask, distance):
         return
-    if attention.numel():
-        _check_attention_values(attention, mask, logits=logits)
+    if attention.numel() and logits:
+        largest = torch.finfo(attention.dtype).max
+        _check_range("attention", attention.detach(), mask, (-largest, largest), "finite", MASK_REMEDY)
+    elif attention.numel():
+        remedy = "pass logits=True if these are scores before the logistic"
+        _check_range("attention", attention.detach(), mask, UNIT_INTERVAL, "in [0, 1]", remedy)
     if boxes is not None and boxes.numel():
         _check_box_values(boxes, mask)
     if distance is not None and distance.numel():
-        _check_distance_values(distance, mask)
+        pairs = None if mask is None else mask.unsqueeze(-1) & mask.unsqueeze(-2)
+        _check_range("distance", distance.detach(), pairs, UNIT_INTERVAL, "in [0, 1]", "divide by the largest")
 
 
 def check_weight(weight: Tensor, attention: Tensor) -> None:
@@ -162,8 +156,7 @@ def check_weight(weight: Tensor, attention: Tensor) -> None:
         raise InputError(
             f"weight must have shape [..., 8, segments], one row for each activation, but got {list(weight.shape)}"
         )
-    if isinstance(attention, Tensor):
-        _check_device("weight", weight, attention)
+    check_device("weight", weight, attention)
 
 
 def check_count(name: str, value: int) -> None:
@@ -184,28 +177,16 @@ def check_floating(name: str, tensor: Tensor) -> None:
         raise InputTypeError(f"{name} must be a floating point tensor, but got {tensor.dtype}; call .float() on it")
 
 
-def _check_mask(mask: Tensor, attention: Tensor) -> None:
-    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-        raise InputTypeError(f"mask must be a bool tensor, True for a real proposal, but got {kind}; call .bool()")
-    if mask.dim() < 1 or mask.shape[-1] != attention.shape[-1]:
-        raise InputError(
-            f"mask must have shape [..., {attention.shape[-1]}] like attention {list(attention.shape)}, "
-            f"but got {list(mask.shape)}"
-        )
-    _check_device("mask", mask, attention)
-
-
-def _check_attention_values(attention: Tensor, mask: Tensor | None, *, logits: bool) -> None:
-    values = attention.detach()
-    low, high = (-torch.inf, torch.inf) if logits else (-ROUNDING_SLACK, 1 + ROUNDING_SLACK)
+def _check_range(
+    name: str, values: Tensor, mask: Tensor | None, bounds: tuple[float, float], expected: str, remedy: str
+) -> None:
+    """Raise if a real proposal, or pair, has a value out of bounds."""
+    low, high = bounds
     if mask is None:  # the common case: one pass, nothing allocated; aminmax gives NaN where there is one
         smallest, largest = (extreme.item() for extreme in torch.aminmax(values))
-        if low <= smallest and largest <= high and torch.inf not in (-smallest, largest):
+        if low <= smallest and largest <= high:
             return
-    good = values.isfinite() & (values >= low) & (values <= high)
-    remedy = MASK_REMEDY if logits else "pass logits=True if these are scores before the logistic"
-    _require("attention", values, good, mask, "finite" if logits else "in [0, 1]", remedy)
+    _require(name, values, (values >= low) & (values <= high), mask, expected, remedy)
 
 
 def _check_box_values(boxes: Tensor, mask: Tensor | None) -> None:
@@ -221,13 +202,6 @@ def _check_box_values(boxes: Tensor, mask: Tensor | None) -> None:
     _require("boxes", corners, (size >= 0).all(-1), mask, expected, remedy)
     expected = f"at most {MAX_SIDE:g} wide and high"
     _require("boxes", corners, (size <= MAX_SIDE).all(-1), mask, expected, "use a larger unit")
-
-
-def _check_distance_values(distance: Tensor, mask: Tensor | None) -> None:
-    values = distance.detach()
-    good = (values >= -ROUNDING_SLACK) & (values <= 1 + ROUNDING_SLACK)
-    pairs = None if mask is None else mask.unsqueeze(-1) & mask.unsqueeze(-2)
-    _require("distance", values, good, pairs, "in [0, 1]", "divide by the largest")
 
 
 def _require(name: str, values: Tensor, good: Tensor, mask: Tensor | None, expected: str, remedy: str) -> None:

@@ -26,7 +26,7 @@ def result_shapes(attention: Tensor, max_objects: int) -> tuple[tuple[int, ...],
     return (images, max_objects + 1), (images,)
 
 
-FUSED = Component("count", "tallybox.counter", result_shapes)
+FUSED = Component("counter", result_shapes)
 
 
 def count_features(

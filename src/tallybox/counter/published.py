@@ -22,7 +22,6 @@ from tallybox.kernels.proposals import Proposals, prepare_proposals
 
 __all__ = ["Counter", "PiecewiseLin"]
 
-SEGMENTS = 16
 PUBLISHED_UNION_FLOOR = 1e-12
 # With areas from here on the floor moves no IoU by more than 1e-7, the precision of float32.
 MIN_AREA_FOR_FUSED = 1e-5
@@ -40,7 +39,7 @@ def read_published_weight(state_dict: Mapping[str, Tensor]) -> Tensor:
     first = published_key(0)
     prefixes = [key.removesuffix(first) for key in state_dict if key == first or key.endswith("." + first)]
     if len(prefixes) != 1:
-        found = "none" if not prefixes else ", ".join(repr(prefix) for prefix in prefixes)
+        found = ", ".join(map(repr, prefixes)) or "none"
         raise InputError(
             f"state_dict must hold one published counter ({first} and more, after any prefix), but got {found}; "
             "pass the counter's part alone"
@@ -75,7 +74,7 @@ class PiecewiseLin(nn.Module):
     keys and no parameter is left without a gradient.
     """
 
-    def __init__(self, n: int = SEGMENTS, *, used: bool = True) -> None:
+    def __init__(self, n: int = 16, *, used: bool = True) -> None:
         super().__init__()
         self.n = n
         weight = torch.ones(n + 1)
@@ -127,7 +126,7 @@ class Counter(nn.Module):
                 f"attention must have at least objects={self.objects} proposals, but got {attention.shape[1]}; "
                 "tallybox.Counter takes fewer"
             )
-        check_proposal_shapes(attention, boxes.mT, None, weight_leading=torch.Size())
+        check_proposal_shapes(attention, boxes.mT, None, None, weight_leading=torch.Size())
         logits = not self.already_sigmoided
         return published_features(attention, boxes.mT, self.weight, max_objects=self.objects, logits=logits)
 

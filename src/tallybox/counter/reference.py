@@ -24,16 +24,8 @@ EDGE_FLOOR = 1e-20
 
 
 # f1 ... f8: the rows of a weight [8, segments], in the order of `Activations`.
-(
-    RELEVANCE_EDGE,
-    DISTANCE_EDGE,
-    SIMILARITY,
-    RELEVANCE_ROW,
-    DISTANCE_ROW,
-    ATTENTION_CONFIDENCE,
-    DISTANCE_CONFIDENCE,
-    CONFIDENCE,
-) = range(8)
+RELEVANCE_EDGE, DISTANCE_EDGE, SIMILARITY, RELEVANCE_ROW, DISTANCE_ROW = range(5)
+ATTENTION_CONFIDENCE, DISTANCE_CONFIDENCE, CONFIDENCE = range(5, 8)
 
 
 class Activations(NamedTuple):

@@ -24,11 +24,7 @@ TraceOfLayer = TypeVar("TraceOfLayer", bound=Trace)
 
 
 class CountingLayer(nn.Module, Generic[TraceOfLayer]):
-    """Base of both layers.
-
-    All methods take ``attention [..., N]``, ``boxes [..., N, 4]`` corners, ``mask [..., N]`` True for a real proposal.
-    Instead of boxes, ``distance [..., N, N]`` in [0, 1] may say how dissimilar two proposals are.
-    """
+    """Base of both layers; all methods take what `forward` takes."""
 
     keeps_all: ClassVar[bool]  # whether all proposals take part, or those of largest attention
 

@@ -20,8 +20,6 @@ class Layout(NamedTuple):
         if one_counter and all(shape == leading[0] for shape in leading):
             return cls(leading[0], None)  # the usual case; broadcasting takes 20 µs to say the same
         common: torch.Size = torch.broadcast_shapes(*leading, of_weights)
-        if not of_weights:
-            return cls(common, None)
         offset = len(common) - len(of_weights)
         differing = [offset + i for i, size in enumerate(of_weights) if size != 1]
         order = (*differing, *(i for i in range(len(common)) if i not in differing))
@@ -33,8 +31,7 @@ class Layout(NamedTuple):
         if tensor.shape[: tensor.dim() - item_dimensions] != self.leading:
             tensor = tensor.expand(*self.leading, *item)
         if self.order is not None:
-            items = range(len(self.leading), len(self.leading) + item_dimensions)
-            tensor = tensor.permute(*self.order, *items)
+            tensor = tensor.movedim(self.order, tuple(range(len(self.order))))
         if len(self.leading) != 1:  # a reshape that changes nothing still costs a step of autograd
             tensor = tensor.reshape(math.prod(self.leading), *item)
         return tensor.contiguous()
@@ -45,5 +42,4 @@ class Layout(NamedTuple):
         if self.order is None:
             return tensor if len(self.leading) == 1 else tensor.reshape((*self.leading, *item))
         tensor = tensor.reshape((*(self.leading[i] for i in self.order), *item))
-        back = sorted(range(len(self.order)), key=self.order.__getitem__)
-        return tensor.permute(*back, *range(len(back), len(back) + len(item)))
+        return tensor.movedim(tuple(range(len(self.order))), self.order)

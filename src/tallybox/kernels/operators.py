@@ -22,6 +22,7 @@ from tallybox.kernels.dispatch import triton_is_interpreted
 from tallybox.kernels.layout import Layout
 
 Tensors = tuple[Tensor, ...]
+Grads = Sequence[Tensor | None]  # of results, None for 0
 VERSION = __version__.replace(".", "_")
 
 
@@ -39,8 +40,7 @@ class Inputs(NamedTuple):
 class Component(NamedTuple):
     """A component as its fused backends see it."""
 
-    name: str
-    package: str  # with launchers in `cpu.launch` and `cuda.launch`
+    name: str  # of its package, with launchers in `cpu.launch` and `cuda.launch`
     result_shapes: Callable[[Tensor, int], tuple[tuple[int, ...], ...]]  # for (attention [I, N], max_objects)
 
     def forward(self, inputs: Inputs, save_state: bool, backend: str, **route: Any) -> Tensors:
@@ -48,25 +48,19 @@ class Component(NamedTuple):
         *results, state = self.allocate(inputs, save_state, backend)
         if len(inputs.attention):
             with _device_of(inputs.attention):
-                launchers(self.package, backend).forward(inputs, results, state, **route)
+                launchers(self.name, backend).forward(inputs, results, state, **route)
         return *results, state
 
     def allocate(self, inputs: Inputs, save_state: bool, backend: str) -> Tensors:
         """Return what `forward` returns, unwritten."""
-        size = launchers(self.package, backend).state_size(inputs, save_state)
+        size = launchers(self.name, backend).state_size(inputs, save_state)
         shapes = (*self.result_shapes(inputs.attention, inputs.max_objects), (size,))
         return tuple(inputs.attention.new_empty(shape) for shape in shapes)
 
     def backward(
-        self,
-        inputs: Inputs,
-        state: Tensor,
-        grads: Sequence[Tensor | None],
-        boxes_need_grad: bool,
-        backend: str,
-        **route: Any,
+        self, inputs: Inputs, state: Tensor, grads: Grads, boxes_need_grad: bool, backend: str, **route: Any
     ) -> list[Tensor]:
-        """Return the gradients of attention, boxes and weights, from those of the results, None for 0."""
+        """Return the gradients of attention, boxes and weights."""
         if not len(inputs.attention):
             return [torch.zeros_like(tensor) for tensor in (*inputs[:2], *inputs.weights)]
         # A result without a gradient has zeros, but if only the first has one, kernels do without the others.
@@ -74,18 +68,17 @@ class Component(NamedTuple):
             shapes = self.result_shapes(inputs.attention, inputs.max_objects)
             pairs = zip(grads, shapes, strict=True)
             grads = [inputs.attention.new_zeros(shape) if grad is None else grad for grad, shape in pairs]
-        contiguous = [None if grad is None else grad.contiguous() for grad in grads]
+        grads = [None if grad is None else grad.contiguous() for grad in grads]
+        backward = launchers(self.name, backend).backward
         with _device_of(inputs.attention):
-            gradients: list[Tensor] = launchers(self.package, backend).backward(
-                inputs, state, contiguous, boxes_need_grad, **route
-            )
+            gradients: list[Tensor] = backward(inputs, state, grads, boxes_need_grad, **route)
         return gradients
 
 
 @cache
-def launchers(package: str, backend: str) -> Any:
+def launchers(component: str, backend: str) -> Any:
     """Import the launchers of a component's fused backend; other backends do not need Numba or Triton."""
-    return import_module(f"{package}.{'cpu' if backend == 'cpu' else 'cuda'}.launch")
+    return import_module(f"tallybox.{component}.{'cpu' if backend == 'cpu' else 'cuda'}.launch")
 
 
 def _device_of(tensor: Tensor) -> Any:
@@ -157,16 +150,12 @@ def refuse_second_derivative(*_: Any) -> None:
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # while a compiler traces a call, this runs as it is
-def ensure_operator(component: Component, backend: str) -> None:
-    """Define the operator of compiled calls, unless that is done."""
-    name = operator_name(component, backend)
-    if not hasattr(torch.ops.tallybox, name):
-        _define_operator(f"tallybox::{name}", component, backend)
-
-
 def operator_name(component: Component, backend: str) -> str:
-    """Return the name of an operator; it has the version, because compilers keep on disk what they made of a name."""
-    return f"{component.name}_{backend}_{VERSION}"
+    """Return the name of the operator of compiled calls, which is defined unless that is done."""
+    name = f"{component.name}_{backend}_{VERSION}"  # versioned: compilers keep on disk what they made of a name
+    if not hasattr(torch.ops.tallybox, name):
+        _define_operator(name, component, backend)
+    return name
 
 
 def _define_operator(name: str, component: Component, backend: str) -> None:
@@ -205,26 +194,22 @@ def _define_operator(name: str, component: Component, backend: str) -> None:
     def differentiate(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         attention, boxes, mask, *weights, state = ctx.saved_tensors
         arguments = (attention, boxes, mask, weights, *ctx.settings, state, list(grads[:-1]), ctx.needs_input_grad[1])
-        gradients = _operator(f"{name}_backward")(*arguments)
+        gradients = getattr(torch.ops.tallybox, f"{name}_backward")(*arguments)
         return (*gradients[:2], None, gradients[2:], None, None, None)
 
     number = len(component.result_shapes(torch.empty(0, 0), 1)) + 1
     forward.__annotations__["return"] = tuple[(Tensor,) * number]  # type: ignore[misc]  # a type that is computed
+    qualified = f"tallybox::{name}"
     for suffix, function, fake in (("", forward, allocate), ("_backward", backward, allocate_gradients)):
         if is_opaque:  # a compiler calls it as it is
             schema = torch.library.infer_schema(function, mutates_args=())
-            torch.library.define(name + suffix, schema, tags=torch.Tag.pt2_compliant_tag)
-            torch.library.impl(name + suffix, "cpu", function)
-            torch.library.register_fake(name + suffix, fake)
+            torch.library.define(qualified + suffix, schema, tags=torch.Tag.pt2_compliant_tag)
+            torch.library.impl(qualified + suffix, "cpu", function)
+            torch.library.register_fake(qualified + suffix, fake)
         else:  # a compiler sees its kernels
-            torch.library.triton_op(name + suffix, function, mutates_args=())
-    torch.library.register_autograd(name, differentiate, setup_context=save_for_backward)
-    torch.library.register_autograd(f"{name}_backward", refuse_second_derivative)
-
-
-def _operator(name: str) -> Any:
-    """Return a defined operator."""
-    return getattr(torch.ops.tallybox, name.removeprefix("tallybox::"))
+            torch.library.triton_op(qualified + suffix, function, mutates_args=())
+    torch.library.register_autograd(qualified, differentiate, setup_context=save_for_backward)
+    torch.library.register_autograd(f"{qualified}_backward", refuse_second_derivative)
 
 
 def call_fused(component: Component, inputs: Inputs, weight_leading: torch.Size, backend: str) -> list[Tensor]:
@@ -245,8 +230,7 @@ def call_fused(component: Component, inputs: Inputs, weight_leading: torch.Size,
     )
     save_state = torch.is_grad_enabled() and any(t.requires_grad for t in (attention, boxes, *weights))
     if torch.compiler.is_compiling():
-        ensure_operator(component, backend)
-        *results, _ = _operator(operator_name(component, backend))(*given, save_state)
+        *results, _ = getattr(torch.ops.tallybox, operator_name(component, backend))(*given, save_state)
     elif save_state:
         results = apply_fused(component, backend, max_objects, logits, *given[:3], *given.weights)
     else:

@@ -86,8 +86,10 @@ def prepare_proposals(
     distance = None if distance is None else distance.to(dtype)
     indices = None
     if attention.shape[-1] > max_objects:
-        attention, boxes, mask, distance = _to_common_leading_dimensions(attention, boxes, mask, distance)
-        weights = attention.detach()
+        lists = [tensor.shape for tensor in (attention, mask) if tensor is not None]
+        matrices = [tensor.shape[:-1] for tensor in (boxes, distance) if tensor is not None]
+        shape = torch.broadcast_shapes(*lists, *matrices)
+        weights = attention.detach().expand(shape)
         if mask is not None:
             weights = weights.masked_fill(~mask, -torch.inf)
         if is_exporting():
@@ -95,10 +97,10 @@ def prepare_proposals(
             indices = weights.topk(max_objects, dim=-1).indices
         else:
             indices = weights.sort(dim=-1, descending=True, stable=True).indices[..., :max_objects]
-        attention = attention.gather(-1, indices)
+        attention = attention.expand(shape).gather(-1, indices)
         boxes = None if boxes is None else _rows(boxes, indices)
         distance = None if distance is None else _rows(_rows(distance, indices).mT, indices).mT
-        mask = None if mask is None else mask.gather(-1, indices)
+        mask = None if mask is None else mask.expand(shape).gather(-1, indices)
     if mask is not None:
         # The content of a masked proposal, NaN included, reaches neither a result nor a gradient.
         attention = torch.where(mask, attention, 0)
@@ -116,19 +118,6 @@ def prepare_proposals(
 
 
 def _rows(matrix: Tensor, indices: Tensor) -> Tensor:
-    """Select rows of ``[..., N, k]`` by ``[..., n]``."""
+    """Select rows of ``[..., N, k]``, of which leading dimensions may be missing, by ``[..., n]``."""
+    matrix = matrix.expand(*indices.shape[:-1], *matrix.shape[-2:])
     return matrix.gather(-2, indices.unsqueeze(-1).expand(*indices.shape, matrix.shape[-1]))
-
-
-def _to_common_leading_dimensions(
-    attention: Tensor, boxes: Tensor | None, mask: Tensor | None, distance: Tensor | None
-) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
-    lists = [tensor.shape for tensor in (attention, mask) if tensor is not None]
-    matrices = [tensor.shape[:-1] for tensor in (boxes, distance) if tensor is not None]
-    shape = torch.broadcast_shapes(*lists, *matrices)
-    return (
-        attention.expand(shape),
-        None if boxes is None else boxes.expand(*shape, 4),
-        None if mask is None else mask.expand(shape),
-        None if distance is None else distance.expand(*shape, shape[-1]),
-    )

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from tallybox.boxes import box_iou
-from tallybox.checks import check_count, check_floating
+from tallybox.checks import check_count, check_device, check_floating
 from tallybox.errors import InputError, InputTypeError
 from tallybox.kernels.dispatch import Backend, choose_backend, fused_limit
 from tallybox.kernels.operators import Component, Inputs, call_fused
@@ -71,7 +71,7 @@ def result_shapes(logit: Tensor, max_objects: int) -> tuple[tuple[int, ...], ...
     return (images, max_objects + 2), (images, number), (images, max_objects + 1)
 
 
-FUSED = Component("presence", "tallybox.presence", result_shapes)
+FUSED = Component("presence", result_shapes)
 
 
 def presence_results(
@@ -83,8 +83,7 @@ def presence_results(
     limit = fused_limit(attention, boxes, mask, *weights, distance=distance)
     chosen = choose_backend(backend, device=attention.device, dtype=attention.dtype, limit=limit)
     if chosen == "reference" or boxes is None:
-        logit = score_logit(attention, logits=logits)
-        q = _reference_quantities(proposals, logit, weights, max_objects)
+        q = _reference_quantities(proposals, weights, max_objects, logits=logits)
         return PresenceResults(count_features_of(q.presence, q.distribution), q.presence, q.distribution)
     if chosen == "triton":  # where small operations cost more than on a CPU, kernels begin with the scores and weights
         inputs = Inputs(attention, boxes, mask, weights, max_objects, logits)
@@ -99,9 +98,7 @@ def presence_trace(shared: Proposals, weights: PresenceWeights, *, max_objects: 
 
     Always computed by the reference, equation by equation.
     """
-    weights = PresenceWeights(*(weight.to(shared.attention.dtype) for weight in weights))
-    by_head = shared.for_every_head()
-    q = _reference_quantities(by_head, score_logit(by_head.attention, logits=logits), weights, max_objects)
+    q = _reference_quantities(shared.for_every_head(), weights, max_objects, logits=logits)
     leading, number = q.presence.shape[:-2], q.presence.shape[-1]
     features = count_features_of(q.presence, q.distribution)
     count = features[..., -1]
@@ -124,8 +121,7 @@ def check_weights(weights: PresenceWeights, attention: Tensor) -> None:
     named = dict(zip(PresenceWeights._fields, weights, strict=True))  # torch 2.7 cannot compile `weights._asdict()`
     for name, weight in named.items():
         check_floating(f"weights.{name}", weight)
-        if isinstance(attention, Tensor) and weight.device != attention.device:
-            raise InputError(f"weights.{name} must be on {attention.device} like attention, but got {weight.device}")
+        check_device(f"weights.{name}", weight, attention)
     segments = (max((1, *weights.calibration.shape[-1:])),)
     table = (CELLS, CELLS + 1)
     expected = {"calibration": segments, "evidence": table, "overlap": table, "order": segments}
@@ -144,7 +140,9 @@ def overlap_of(proposals: Proposals) -> Tensor:
 
 
 def _reference_quantities(
-    proposals: Proposals, logit: Tensor, weights: PresenceWeights, max_objects: int
+    proposals: Proposals, weights: PresenceWeights, max_objects: int, *, logits: bool
 ) -> PresenceQuantities:
+    logit = score_logit(proposals.attention, logits=logits)
     overlap, before = overlap_of(proposals), precedes(logit, proposals.boxes)
-    return presence_quantities(logit, overlap, before, proposals.mask, PresenceFunctions.of(weights), max_objects)
+    f = PresenceFunctions.of(PresenceWeights(*(weight.to(logit.dtype) for weight in weights)))
+    return presence_quantities(logit, overlap, before, proposals.mask, f, max_objects)

@@ -6,17 +6,9 @@ import numpy as np
 
 from tallybox.counter.reference import SIMILARITY
 from tallybox.kernels import TINY
+from tallybox.kernels.cpu import vectors
 from tallybox.kernels.cpu.compiling import Array, Number, compiled
-from tallybox.kernels.cpu.vectors import (
-    LANES,
-    REGISTER_ENTRIES,
-    add_at,
-    as_numbers,
-    choose,
-    look_up_in_memory,
-    look_up_in_registers,
-    truncate,
-)
+from tallybox.kernels.cpu.vectors import LANES, add_at, choose
 
 Vector = Any  # eight numbers of the arrays' precision
 Integers = Any
@@ -36,7 +28,7 @@ class Tables(NamedTuple):
 @compiled
 def empty_tables(segments: int, like: Array) -> Tables:
     """Allocate with enough numbers behind each table for look-ups in registers, which read past a short row."""
-    numbers = np.empty((2, 8 * segments + REGISTER_ENTRIES), like.dtype)
+    numbers = np.empty((2, 8 * segments + vectors.REGISTER_ENTRIES), like.dtype)
     base, rise = numbers[0][: 8 * segments], numbers[1][: 8 * segments]
     return Tables(base.reshape(8, segments), rise.reshape(8, segments))
 
@@ -65,9 +57,9 @@ def nan_among(first: int, last: int, f: Tables) -> Number:
 @compiled
 def look_up(table: Array, role: int, s: Integers) -> Vector:
     """Return table[role, s]."""
-    if table.shape[1] <= REGISTER_ENTRIES:
-        return look_up_in_registers(table, (role,), s)
-    return look_up_in_memory(table, (role,), s)
+    if table.shape[1] <= vectors.REGISTER_ENTRIES:
+        return vectors.look_up_in_registers(table, (role,), s)
+    return vectors.look_up_in_memory(table, (role,), s)
 
 
 @compiled
@@ -75,8 +67,8 @@ def locate(x: Vector, f: Tables) -> tuple[Integers, Vector]:
     """Return the segments that x in [0, 1] fall into, the last for NaN, and how far into them, in [0, 1]."""
     segments = f.rise.shape[1]
     position = x * segments
-    s = truncate(max(min(position, segments - 1), 0))
-    return s, position - as_numbers(s, position)
+    s = vectors.truncate(max(min(position, segments - 1), 0))
+    return s, position - vectors.as_numbers(s, position)
 
 
 @compiled

@@ -28,14 +28,10 @@ class GroupGradients(NamedTuple):
 @compiled
 def empty_gradients(g: Group, segments: int) -> GroupGradients:
     """Allocate; the sums are 0."""
-    total, certainty, sums = (
-        np.empty_like(g.number),
-        np.empty_like(g.number),
-        np.zeros((8, segments, LANES, 2), g.a.dtype),
-    )
-    return GroupGradients(
-        total, certainty, np.empty_like(g.a), np.empty_like(g.b), np.empty_like(g.a), np.empty_like(g.rows), sums
-    )
+    total, certainty = np.empty_like(g.number), np.empty_like(g.number)
+    a, similarity_sum = np.empty_like(g.a), np.empty_like(g.a)
+    sums = np.zeros((8, segments, LANES, 2), g.a.dtype)
+    return GroupGradients(total, certainty, a, np.empty_like(g.b), similarity_sum, np.empty_like(g.rows), sums)
 
 
 @compiled

@@ -11,16 +11,8 @@ import numba.extending
 import numpy as np
 
 from tallybox.counter import reference
-from tallybox.counter.cpu.activations import (
-    Tables,
-    Vector,
-    empty_tables,
-    locate,
-    nan_among,
-    normalise,
-    row_similarity,
-    value,
-)
+from tallybox.counter.cpu import activations
+from tallybox.counter.cpu.activations import Tables, Vector, locate, nan_among, row_similarity, value
 from tallybox.kernels.cpu.boxes import box_iou, real_proposals
 from tallybox.kernels.cpu.compiling import Array, Arrays, compiled
 from tallybox.kernels.cpu.vectors import LANES, add_to, choose, load, store
@@ -194,13 +186,13 @@ def count_forward_kernel(inputs: Arrays, results: Arrays, state: Array, first_gr
     """Write features and count of groups first_group ... stop - 1, and their state unless it is empty."""
     (attention, boxes, mask, weight), (features, count) = inputs, results
     number, max_objects = attention.shape[1], features.shape[1] - 1
-    f, g = empty_tables(weight.shape[2], attention), empty_group(number, attention)
+    f, g = activations.empty_tables(weight.shape[2], attention), empty_group(number, attention)
     scratch = np.empty(saved_size(number), attention.dtype)
     last_counter = -1
     for index in range(first_group, stop):
         counter, first, end = group_images(index, len(attention) // len(weight))
         if counter != last_counter:
-            normalise(weight[counter], f)
+            activations.normalise(weight[counter], f)
             last_counter = counter
         saved = saved_group(state[index] if state.shape[1] else scratch, number)
         n = load_proposals(first, end, attention, boxes, mask, g)

@@ -36,12 +36,8 @@ def images_of_block(IMAGES, IMAGES_PER_COUNTER, BLOCKS_PER_COUNTER, LANES: tl.co
     """Return the counter of this block, its images [LANES], which of them there are, and the stride of matrices."""
     counter = (tl.program_id(0) // BLOCKS_PER_COUNTER).to(tl.int64)
     of_counter = tl.program_id(0) % BLOCKS_PER_COUNTER * LANES + tl.arange(0, LANES)
-    return (
-        counter,
-        counter * IMAGES_PER_COUNTER + of_counter,
-        of_counter < IMAGES_PER_COUNTER,
-        tl.cast(IMAGES, tl.int64),
-    )
+    image, here = counter * IMAGES_PER_COUNTER + of_counter, of_counter < IMAGES_PER_COUNTER
+    return counter, image, here, tl.cast(IMAGES, tl.int64)
 
 
 @triton.jit

@@ -9,7 +9,7 @@ from torch import Tensor
 from tallybox.counter.cuda import lanes, tiles_backward, tiles_forward
 from tallybox.counter.cuda.activations import weight_gradient_kernel
 from tallybox.kernels.cuda import Launch, Step, given_or_any, launch_now, once_a_shape
-from tallybox.kernels.operators import Inputs
+from tallybox.kernels.operators import Grads, Inputs
 
 # Few boxes in many images: an image gets a lane of a warp, which walks it alone, about N³ steps. Otherwise it gets a
 # block of threads. On an H200 lanes won from 4,096 images of 10 boxes on, not at 1,024, and not at 8,192 of 16.
@@ -47,7 +47,7 @@ def forward(inputs: Inputs, results: Sequence[Tensor], state: Tensor, launch: La
 
 
 def backward(
-    inputs: Inputs, state: Tensor, grads: Sequence[Tensor | None], boxes_need_grad: bool, launch: Launch = launch_now
+    inputs: Inputs, state: Tensor, grads: Grads, boxes_need_grad: bool, launch: Launch = launch_now
 ) -> list[Tensor]:
     """Return the gradients of attention, boxes and weight; they share their work, so boxes always get theirs."""
     attention, boxes, mask, (weight,), _, _ = inputs
@@ -78,24 +78,24 @@ class BackwardPlan(NamedTuple):
 
 
 @once_a_shape
-def _forward_step(images: int, number: int, counters: int, segments: int, max_objects: int, has_mask: bool) -> Step:
+def _forward_step(images: int, number: int, counters: int, segments: int, max_objects: int, masked: bool) -> Step:
     of_counter = images // counters
     functions = (segments, _power_of_two(segments))
     if fits_lanes(images, number):
         blocks = -(-of_counter // LANES)
         numbers: tuple[int, ...] = (images, of_counter, blocks, max_objects, number)
-        constants = (has_mask, *functions, LANES)
+        constants = (masked, *functions, LANES)
         return Step(lanes.count_forward_kernel, counters * blocks, numbers, constants, num_warps=1)
-    numbers, constants = (images, of_counter, number, max_objects), (has_mask, *functions, TILE)
+    numbers, constants = (images, of_counter, number, max_objects), (masked, *functions, TILE)
     return Step(tiles_forward.count_forward_kernel, images, numbers, constants, num_warps=FORWARD_WARPS)
 
 
 @once_a_shape
 def _backward_plan(
-    images: int, number: int, counters: int, segments: int, max_objects: int, has_mask: bool, has_grad_count: bool
+    images: int, number: int, counters: int, segments: int, max_objects: int, masked: bool, has_grad_count: bool
 ) -> BackwardPlan:
     of_counter, tiles = images // counters, -(-number // TILE)
-    power, branches = _power_of_two(segments), (has_mask, has_grad_count)
+    power, branches = _power_of_two(segments), (masked, has_grad_count)
     similarity = rows = None
     if fits_lanes(images, number):
         blocks, scratch = -(-of_counter // LANES), images * (number + number**2)

@@ -8,7 +8,7 @@ that they call without their module, because `torch.compile` copies them by name
 import inspect
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import triton
 from torch import Tensor
@@ -46,11 +46,7 @@ class Step:
         return _compiled[key]
 
 
-class Launch(Protocol):
-    """How steps are taken."""
-
-    def __call__(self, step: Step, *tensors: Tensor) -> None:
-        """Launch a step's kernel."""
+Launch = Callable[..., None]  # of a step and its tensors: how steps are taken
 
 
 def launch_now(step: Step, *tensors: Tensor) -> None:

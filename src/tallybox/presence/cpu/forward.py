@@ -12,21 +12,8 @@ from tallybox.kernels import TINY
 from tallybox.kernels.cpu.boxes import Corners, box_iou, overlap, real_proposals
 from tallybox.kernels.cpu.compiling import Array, Arrays, Number, compiled, inlined
 from tallybox.presence import weights
-from tallybox.presence.weights import (
-    CALIBRATION,
-    CELLS,
-    EVIDENCE,
-    LOG_FLOOR,
-    LOGIT_BEND,
-    LOGIT_LIMIT,
-    OVERLAP,
-    SHARPNESS,
-    SHIFT,
-    SLOPE,
-    STEP,
-)
 
-KNOTS = CELLS + 1
+KNOTS = weights.CELLS + 1
 
 segments_of_table = numba.extending.register_jitable(weights.segments_of_table)
 
@@ -118,7 +105,7 @@ def logistic(x: Number) -> Number:
 def coordinate_of(logit: Number) -> Number:
     """Return where a score lies among the knots, as `score_coordinate`."""
     dtype = type(logit)
-    limit, bend, half = dtype(LOGIT_LIMIT), dtype(LOGIT_BEND), dtype(0.5)
+    limit, bend, half = dtype(weights.LOGIT_LIMIT), dtype(weights.LOGIT_BEND), dtype(0.5)
     logit = min(max(logit, -limit), limit)
     return half + half * (dtype(1) + bend / limit) * logit / (abs(logit) + bend)
 
@@ -146,9 +133,9 @@ def locate(position: Number, segments: int) -> tuple[int, Number]:
 @inlined
 def cell_value(table: Array, start: int, iou: Number, coordinate: Number) -> Number:
     """Evaluate the function of two numbers whose knots begin at ``start``."""
-    cells = type(iou)(CELLS)
-    e, of_row = locate(iou * cells, CELLS)
-    f, of_column = locate(coordinate * cells, CELLS)
+    cells = type(iou)(weights.CELLS)
+    e, of_row = locate(iou * cells, weights.CELLS)
+    f, of_column = locate(coordinate * cells, weights.CELLS)
     k = start + e * KNOTS + f
     low = table[k] + of_column * (table[k + 1] - table[k])
     high = table[k + KNOTS] + of_column * (table[k + KNOTS + 1] - table[k + KNOTS])
@@ -160,9 +147,9 @@ def order_value(table: Array, lead: Number, before: bool) -> tuple[Number, Numbe
     """Return τ, its slope along ``lead``, the offset of its segment in the table and the fraction of that segment."""
     segments = segments_of_table(table.shape[0])
     s, fraction = locate(lead * type(lead)(segments), segments)
-    knot = CALIBRATION + segments + 1 + s
+    knot = weights.CALIBRATION + segments + 1 + s
     rise = table[knot + 1] - table[knot]
-    step = table[STEP] if before else type(lead)(0)
+    step = table[weights.STEP] if before else type(lead)(0)
     return table[knot] + fraction * rise + step, rise * type(lead)(segments), knot, fraction
 
 
@@ -171,7 +158,7 @@ def calibration_value(table: Array, z: Number, sigmoid: Number) -> tuple[Number,
     """Return φ(σ(z)) before it is clamped, its slope along z, the offset of its segment and the fraction of it."""
     segments = segments_of_table(table.shape[0])
     s, _ = locate(coordinate_of(z) * type(z)(segments), segments)
-    knot, edge = CALIBRATION + s, CALIBRATION + 2 * (segments + 1) + s
+    knot, edge = weights.CALIBRATION + s, weights.CALIBRATION + 2 * (segments + 1) + s
     rise, width = table[knot + 1] - table[knot], table[edge + 1] - table[edge]
     fraction = (sigmoid - table[edge]) / width
     return table[knot] + fraction * rise, rise / width * sigmoid * (1 - sigmoid), knot, fraction
@@ -204,12 +191,12 @@ def fill_presence(n: int, b: Array, table: Array, found: int, pairs: BoxPairs, s
     one = table.dtype.type(1)
     for i in range(n):
         saved.coordinate[i] = coordinate_of(saved.logit[i])
-        saved.z[i] = table[SLOPE] * saved.logit[i] + table[SHIFT]
+        saved.z[i] = table[weights.SLOPE] * saved.logit[i] + table[weights.SHIFT]
     for pair in range(found):
         i, j, iou = pairs.target[pair], pairs.source[pair], pairs.iou[pair]
-        saved.z[i] += cell_value(table, EVIDENCE, iou, saved.coordinate[j])
-        shared = cell_value(table, OVERLAP, iou, one - saved.coordinate[i])
-        lead = logistic(table[SHARPNESS] * (saved.logit[j] - saved.logit[i]))
+        saved.z[i] += cell_value(table, weights.EVIDENCE, iou, saved.coordinate[j])
+        shared = cell_value(table, weights.OVERLAP, iou, one - saved.coordinate[i])
+        lead = logistic(table[weights.SHARPNESS] * (saved.logit[j] - saved.logit[i]))
         order = order_value(table, lead, precedes(j, i, saved.logit, b))[0]
         saved.suppression[pair], saved.lead[pair], saved.shared[pair] = shared * order, lead, shared
     for i in range(n):
@@ -259,5 +246,5 @@ def presence_forward_kernel(inputs: Arrays, results: Arrays, state: Array, first
             expected += saved.presence_2[i]
         for k in range(classes):
             distribution[index, k] = prefixes[n, k]
-            features[index, k] = np.log(prefixes[n, k] + LOG_FLOOR)
+            features[index, k] = np.log(prefixes[n, k] + weights.LOG_FLOOR)
         features[index, classes] = expected

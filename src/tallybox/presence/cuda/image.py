@@ -41,14 +41,9 @@ def tables_behind(state, IMAGES, STATE_SIZE):
     return state + tl.cast(IMAGES, tl.int64) * STATE_SIZE
 
 
-def scratch_size(number: int) -> int:
-    """Return how many numbers the backward kernel notes of an image, see `image_gradients`."""
-    return 4 * number
-
-
 @triton.jit
 def image_gradients(scratch, N):
-    """The gradients of z and p⁰, and gradients times presences of both rounds, all [N]."""
+    """What the backward kernel notes: the gradients of z and p⁰, and gradients times presences of both rounds, [N]."""
     return scratch, scratch + N, scratch + 2 * N, scratch + 3 * N
 
 
@@ -194,9 +189,7 @@ def proposals(attention, boxes, mask, index, inside, HAS_MASK: tl.constexpr, LOG
 
 
 @triton.jit
-def precedes(
-    a_logit, ax1, ay1, ax2, ay2, a, b_logit, bx1, by1, bx2, by2, b
-):  # fmt: skip
+def precedes(a_logit, ax1, ay1, ax2, ay2, a, b_logit, bx1, by1, bx2, by2, b):
     """Whether proposal a comes before b: by score, then by x1, y1, x2, y2, then by index."""
     before = tl.where(ay2 == by2, a < b, ay2 < by2)  # the last key first
     before = tl.where(ax2 == bx2, before, ax2 < bx2)

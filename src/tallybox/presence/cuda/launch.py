@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from tallybox.kernels.cuda import Launch, Step, given_or_any, launch_now, once_a_shape
-from tallybox.kernels.operators import Inputs
+from tallybox.kernels.operators import Grads, Inputs
 from tallybox.presence.cuda.backward import pairs_backward_kernel, presence_backward_kernel
 from tallybox.presence.cuda.forward import pairs_forward_kernel, presence_forward_kernel
-from tallybox.presence.cuda.image import saved_size, scratch_size
+from tallybox.presence.cuda.image import saved_size
 from tallybox.presence.cuda.table import table_backward_kernel, table_kernel
 from tallybox.presence.cuda.table_gradients import table_gradients_kernel
 from tallybox.presence.weights import PresenceWeights, table_size
@@ -37,14 +37,14 @@ def state_size(inputs: Inputs, save_state: bool) -> int:
 def forward(inputs: Inputs, results: Sequence[Tensor], state: Tensor, launch: Launch = launch_now) -> None:
     """Write features, presence, distribution and the saved state."""
     attention, boxes, mask, weights, _, _ = inputs
-    plan = _forward_plan(launch, *_sizes(inputs))
-    launch(plan.table, *weights, state)
-    launch(plan.pairs, attention, boxes, given_or_any(mask, attention), state)
-    launch(plan.presence, state, *results)
+    tables, pairs, of_results = _forward_steps(launch, *_sizes(inputs))
+    launch(tables, *weights, state)
+    launch(pairs, attention, boxes, given_or_any(mask, attention), state)
+    launch(of_results, state, *results)
 
 
 def backward(
-    inputs: Inputs, state: Tensor, grads: Sequence[Tensor | None], boxes_need_grad: bool, launch: Launch = launch_now
+    inputs: Inputs, state: Tensor, grads: Grads, boxes_need_grad: bool, launch: Launch = launch_now
 ) -> list[Tensor]:
     """Return the gradients of attention, boxes and weights; boxes get theirs whether or not they need it."""
     attention, boxes, mask, weights, _, _ = inputs
@@ -71,14 +71,6 @@ def weight_gradients(
     return grads
 
 
-class ForwardPlan(NamedTuple):
-    """The steps of a forward pass."""
-
-    table: Step
-    pairs: Step
-    presence: Step
-
-
 class BackwardPlan(NamedTuple):
     """The steps of a backward pass, and the shapes of what they note."""
 
@@ -91,41 +83,30 @@ class BackwardPlan(NamedTuple):
 
 
 @once_a_shape
-def _forward_plan(
-    images: int, number: int, counters: int, segments: int, max_objects: int, has_mask: bool, logits: bool
-) -> ForwardPlan:
-    state, table = saved_size(number, max_objects), table_size(segments)
-    blocks = _blocks_of_rows(images // counters, number)
-    groups, warps, constants = _groups(images, number, max_objects)
-    numbers = (images, images // counters, blocks, number, state, table)
-    branches = (has_mask, logits, segments, LANES)
-    return ForwardPlan(
-        table=table_steps(counters, segments, images, state)[0],
-        pairs=Step(pairs_forward_kernel, counters * blocks, numbers, branches, num_warps=1),
-        presence=Step(
-            presence_forward_kernel, groups, (images, number, max_objects, state), constants, num_warps=warps
-        ),
-    )
+def _forward_steps(
+    images: int, number: int, counters: int, segments: int, max_objects: int, masked: bool, logits: bool
+) -> tuple[Step, Step, Step]:
+    """Return the steps for tables, for pairs and for results."""
+    of_counter, state = images // counters, saved_size(number, max_objects)
+    rows = -(-of_counter * number // LANES)
+    of_pairs = (images, of_counter, rows, number, state, table_size(segments))
+    branches = (masked, logits, segments, LANES)
+    pairs = Step(pairs_forward_kernel, counters * rows, of_pairs, branches, num_warps=1)
+    groups, warps, of_group = _groups(images, number, max_objects)
+    results = Step(presence_forward_kernel, groups, (images, number, max_objects, state), of_group, num_warps=warps)
+    return table_steps(counters, segments, images, state)[0], pairs, results
 
 
 @once_a_shape
 def _backward_plan(
-    images: int,
-    number: int,
-    counters: int,
-    segments: int,
-    max_objects: int,
-    has_mask: bool,
-    logits: bool,
-    has_other_grads: bool,
+    images: int, number: int, counters: int, segments: int, max_objects: int, masked: bool, logits: bool, others: bool
 ) -> BackwardPlan:
     of_counter, state, table = images // counters, saved_size(number, max_objects), table_size(segments)
-    scratch = scratch_size(number)
-    sizes, branches = (state, scratch, table), (has_mask, logits, segments, LANES)
+    scratch = 4 * number  # of an image, see `image_gradients`
+    sizes, branches = (state, scratch, table), (masked, logits, segments, LANES)
     groups, warps, of_group = _groups(images, number, max_objects)
-    of_rounds = (images, of_counter, number, max_objects, *sizes)
-    constants = (has_mask, has_other_grads, segments, *of_group)
-    rows = _blocks_of_rows(of_counter, number)
+    of_rounds, constants = (images, of_counter, number, max_objects, *sizes), (masked, others, segments, *of_group)
+    rows = -(-of_counter * number // LANES)
     items = rows * -(-number // LANES)
     blocks = max(1, min(MAX_WARPS // counters, items, max(items // 4, MIN_WARPS // counters)))
     of_pairs, of_sums = (images, of_counter, rows, number, *sizes), (images, of_counter, blocks, number, *sizes)
@@ -146,11 +127,6 @@ def table_steps(counters: int, segments: int, images: int, state: int) -> tuple[
         Step(table_kernel, counters, (images, state, table), constants, num_warps=1),
         Step(table_backward_kernel, counters, (table,), constants, num_warps=1),
     )
-
-
-def _blocks_of_rows(of_counter: int, number: int) -> int:
-    """Return how many blocks take the rows of a counter's images."""
-    return -(-of_counter * number // LANES)
 
 
 def _groups(images: int, number: int, max_objects: int) -> tuple[int, int, tuple[int, int, int]]:
