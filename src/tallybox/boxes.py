@@ -149,10 +149,6 @@ def nms(boxes_xyxy: Floats, scores: Floats, iou_thresholds: ArrayLike) -> Boolea
     """Return which boxes each IoU threshold keeps: ``[N, 4]``, ``[N]``, ``[T]`` to ``[T, N]``.
 
     A box changes only boxes that score lower, so a threshold on the score may be applied afterwards.
-
-    >>> boxes = np.array([[0.0, 0.0, 2.0, 2.0], [1.0, 0.0, 3.0, 2.0]])
-    >>> nms(boxes, np.array([0.6, 0.9]), [0.3, 0.5]).tolist()
-    [[False, True], [True, True]]
     """
     thresholds = np.asarray(iou_thresholds, boxes_xyxy.dtype)
     order = np.argsort(-scores, kind="stable")

@@ -106,9 +106,6 @@ def map_in_order(
 
     ``threads`` is by default the number that kernels use. Each runs torch's operations by itself. No more than
     ``threads + ahead`` items are taken before their results are asked for.
-
-    >>> list(map_in_order(abs, [-3, 1, -2]))
-    [3, 1, 2]
     """
     number = threads or kernel_threads()
     if number == 1 and threads is None:

@@ -68,7 +68,7 @@ class LabelledBatch(NamedTuple):
 
 
 @dataclass(eq=False)
-class Examples:
+class _Examples:
     """Questions about photos as batches on a device; features are scaled to ``length`` (L2), or not if it is 0."""
 
     questions: EncodedQuestions
@@ -87,7 +87,7 @@ class Examples:
         return {"proposals": int(proposals), "words": int(self.questions.lengths[rows].max())}
 
 
-class ResidentExamples(Examples):
+class ResidentExamples(_Examples):
     """Questions about photos whose proposals are in a device's memory, with scaled features."""
 
     def __post_init__(self) -> None:
@@ -132,14 +132,13 @@ class ResidentExamples(Examples):
             yield self.at(torch.from_numpy(rows).to(self.device), **self.padded_sizes(rows))
 
 
-class StreamedExamples(Examples):
+class StreamedExamples(_Examples):
     """Questions about photos that are read from the store a few batches ahead."""
 
     def batches(self, order: Iterable[Rows]) -> Iterator[LabelledBatch]:
         """Yield each batch, padded to its largest photo and longest question."""
-        for host in map_in_order(
-            lambda rows: self.read(rows, **self.padded_sizes(rows)), order, threads=READERS, ahead=2
-        ):
+        hosts = map_in_order(lambda rows: self.read(rows, **self.padded_sizes(rows)), order, threads=READERS, ahead=2)
+        for host in hosts:
             yield self.labelled([value.to(self.device, non_blocking=True) for value in host])
 
     def read(self, rows: Rows, *, proposals: int, words: int) -> list[Tensor]:
@@ -162,6 +161,9 @@ class StreamedExamples(Examples):
         return LabelledBatch(Batch(scaled, boxes, mask, words, lengths), answers, *relevance)
 
 
+Examples = ResidentExamples | StreamedExamples
+
+
 def load_examples(
     questions: EncodedQuestions,
     store: FeatureStore,
@@ -169,7 +171,7 @@ def load_examples(
     dtype: torch.dtype,
     length: float,
     max_bytes: int | None = None,
-) -> ResidentExamples | StreamedExamples:
+) -> Examples:
     """Copy the photos to a device's memory if they fit, by default into the free memory; else stream them."""
     proposals = int(store.num_boxes[np.unique(questions.images)].sum())
     needed = proposals * (store.width * dtype.itemsize + 16)

@@ -14,9 +14,9 @@ import torch
 from tallybox.errors import InputError
 from tallybox.files import write_text
 from tallybox.runs import read_config
-from tallybox.vqa.batches import ResidentExamples, StreamedExamples, load_examples
+from tallybox.vqa.batches import Examples, load_examples
 from tallybox.vqa.checkpoints import Checkpoint, load_model
-from tallybox.vqa.config import MODELS
+from tallybox.vqa.config import MODELS, VqaConfig
 from tallybox.vqa.data.splits import (
     JOINED_SPLITS,
     EncodedQuestions,
@@ -51,8 +51,8 @@ def predict_run(
     """Return a run's checkpoint and its answers to the questions of a split, by question id."""
     folder = prepared_folder(run, prepared)
     model, checkpoint = load_run(run, name)
-    examples = examples_of(checkpoint, *open_for_model(checkpoint, folder, split), device)
-    return checkpoint, answer(model, checkpoint, examples, on_progress)
+    examples = examples_of(checkpoint.config, *open_for_model(checkpoint, folder, split), device)
+    return checkpoint, answer(model, checkpoint.answers, examples, on_progress)
 
 
 def open_for_model(checkpoint: Checkpoint, folder: Path, split: str) -> tuple[EncodedQuestions, FeatureStore]:
@@ -72,21 +72,19 @@ def open_for_model(checkpoint: Checkpoint, folder: Path, split: str) -> tuple[En
     return questions, store
 
 
-def examples_of(
-    checkpoint: Checkpoint, questions: EncodedQuestions, store: FeatureStore, device: torch.device
-) -> ResidentExamples | StreamedExamples:
+def examples_of(config: VqaConfig, questions: EncodedQuestions, store: FeatureStore, device: torch.device) -> Examples:
     """Return questions as a model reads them: its precision, its length of features."""
-    dtype = compute_dtype(checkpoint.config.training.precision, device)
-    return load_examples(questions, store, device, dtype, checkpoint.config.model.feature_length)
+    dtype = compute_dtype(config.training.precision, device)
+    return load_examples(questions, store, device, dtype, config.model.feature_length)
 
 
 def answer(
     model: VqaModel,
-    checkpoint: Checkpoint,
-    examples: ResidentExamples | StreamedExamples,
+    texts: Sequence[str],
+    examples: Examples,
     on_progress: OnProgress = lambda done, total: None,
 ) -> dict[int, str]:
-    """Return a model's most probable answer to each question of examples, by question id."""
+    """Return a model's most probable answer, one of ``texts``, to each question of examples, by question id."""
     questions, device, dtype = examples.questions, examples.device, examples.dtype
     model = model.to(device, torch.float64 if dtype == torch.float64 else torch.float32).eval()
     order = np.split(np.arange(len(questions)), range(BATCH_QUESTIONS, len(questions), BATCH_QUESTIONS))
@@ -95,8 +93,7 @@ def answer(
         for labelled in examples.batches(order):
             indices += model(labelled.batch)[0].argmax(-1).tolist()
             on_progress(len(indices), len(questions))
-    answers = (checkpoint.answers[index] for index in indices)
-    return dict(zip(questions.question_ids.tolist(), answers, strict=True))
+    return dict(zip(questions.question_ids.tolist(), (texts[index] for index in indices), strict=True))
 
 
 def load_run(run: Path, name: str | None = None) -> tuple[VqaModel, Checkpoint]:

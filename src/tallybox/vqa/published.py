@@ -69,9 +69,6 @@ def our_tensors(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
             tensors[f"{LAYERS[layer]}.{name}"] = value.flatten(1) if value.dim() == 4 else value
         elif not layer.startswith("counter.f."):
             raise ValueError(f"it has a weight {key} that the published model does not have")
-    for name in [name for name in tensors if name.endswith(".running_mean")]:
-        # Older versions of PyTorch did not count batches; the number is not used.
-        tensors.setdefault(name.replace("running_mean", "num_batches_tracked"), torch.tensor(0))
     if "classifier.from_count.0.weight" in tensors:
         tensors["count.counter.weight"] = read_published_weight(weights).unsqueeze(0)
     return tensors

@@ -24,10 +24,11 @@ from tempfile import TemporaryFile
 from typing import Any, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from tallybox.errors import InputError
-from tallybox.files import atomic_writing, error_summary, import_optional, open_binary
+from tallybox.files import atomic_writing, error_summary, open_binary, read_safetensors
 from tallybox.vqa.data.photos import PhotoFeatures, checked_photo
 
 PHOTOS = "photos"  # the store of a prepared folder
@@ -85,9 +86,7 @@ def _parse_line(where: str, line: bytes) -> PhotoFeatures:
 
 def write_features(path: Path, photos: Iterable[PhotoFeatures]) -> None:
     """Write photos to a file in the plain layout, atomically; features are copied through a temporary file."""
-    ids: list[str] = []
-    sizes_wh: list[tuple[float, float]] = []
-    boxes: list[NDArray[np.float32]] = []
+    described: list[tuple[str, tuple[float, float], NDArray[np.float32]]] = []  # the photos without their features
     width = 0
     path.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryFile(dir=path.parent) as spooled:
@@ -95,12 +94,11 @@ def write_features(path: Path, photos: Iterable[PhotoFeatures]) -> None:
             width = width or photo.features.shape[1]
             if photo.features.shape[1] != width:
                 raise InputError(f"photo {photo.image_id} has {photo.features.shape[1]} features, others {width}")
-            ids.append(photo.image_id)
-            sizes_wh.append(photo.size_wh)
-            boxes.append(photo.boxes_xyxy)
+            described.append(photo[:3])
             spooled.write(np.ascontiguousarray(photo.features, ARRAYS["features"][1]).tobytes())
-        if not ids:
+        if not described:
             raise InputError(f"{path.name}: no photo could be read")
+        ids, sizes_wh, boxes = zip(*described, strict=True)
         values = {"num_boxes": [*map(len, boxes)], "sizes_wh": sizes_wh, "boxes_xyxy": np.concatenate(boxes)}
         arrays = {name: np.asarray(value, ARRAYS[name][1]) for name, value in values.items()}
         shapes = {name: array.shape for name, array in arrays.items()}
@@ -112,7 +110,7 @@ def write_features(path: Path, photos: Iterable[PhotoFeatures]) -> None:
             shutil.copyfileobj(spooled, file, 1 << 24)
 
 
-def _header(shapes: dict[str, tuple[int, ...]], ids: list[str]) -> bytes:
+def _header(shapes: dict[str, tuple[int, ...]], ids: Sequence[str]) -> bytes:
     """Return the header of a safetensors file: its length in 8 bytes, then JSON."""
     entries: dict[str, Any] = {"__metadata__": {"image_ids": json.dumps(ids)}}
     end = 0
@@ -127,13 +125,12 @@ def _header(shapes: dict[str, tuple[int, ...]], ids: list[str]) -> bytes:
 
 def _read_arrays(path: Path) -> tuple[list[str], list[NDArray[Any]]]:
     """Return the ids and the arrays, memory-mapped and in the order of `ARRAYS`, of a file in the plain layout."""
-    package = import_optional("safetensors", needed_for=f"reading {path.name}", install="'tallybox[vqa]'")
     try:
-        with package.safe_open(path, framework="pt") as file:  # NumPy has no bfloat16
-            ids = [str(image_id) for image_id in json.loads((file.metadata() or {})["image_ids"])]
-            tensors = [file.get_tensor(name) for name in ARRAYS]
-        arrays = [(one.float() if str(one.dtype) == "torch.bfloat16" else one).numpy() for one in tensors]
-    except (OSError, KeyError, TypeError, ValueError, package.SafetensorError) as error:
+        metadata, tensors = read_safetensors(path)
+        ids = [str(image_id) for image_id in json.loads(metadata["image_ids"])]
+        chosen = [tensors[name] for name in ARRAYS]
+        arrays = [(one.float() if one.dtype == torch.bfloat16 else one).numpy() for one in chosen]  # NumPy lacks it
+    except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path} has no image_ids and arrays {', '.join(ARRAYS)}: {error_summary(error)}") from None
     proposals = int(arrays[0].sum())
     shapes = [(len(ids),), (len(ids), 2), (proposals, 4), (proposals, *arrays[3].shape[1:2])]
