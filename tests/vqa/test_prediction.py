@@ -5,7 +5,7 @@ import torch
 
 from tallybox.errors import InputError
 from tallybox.vqa.batches import open_training_data
-from tallybox.vqa.checkpoints import Checkpoint, write_checkpoint
+from tallybox.vqa.checkpoints import Checkpoint, load_model, write_checkpoint
 from tallybox.vqa.config import ModelConfig, VqaConfig
 from tallybox.vqa.data.official import official_files
 from tallybox.vqa.data.prepare import prepare
@@ -13,7 +13,6 @@ from tallybox.vqa.data.splits import open_records
 from tallybox.vqa.figures import explained
 from tallybox.vqa.model import VqaModel
 from tallybox.vqa.prediction import (
-    load_run,
     open_for_model,
     predict_run,
     prepared_folder,
@@ -54,7 +53,7 @@ def test_examples_and_predict_read_questions_with_the_vocabulary_of_the_model(tm
 
     records = open_records(prepared, "val")
     question_ids = [record.question_id for record in records]
-    runs = [load_run(tmp_path / name) for name in ("same", "other")]
+    runs = [load_model(tmp_path / name) for name in ("same", "other")]
     data = [(*open_for_model(checkpoint, prepared, "val"), records) for _, checkpoint in runs]
     expected, shown = (explained(*run, *read, question_ids) for run, read in zip(runs, data, strict=True))
     assert [example["count"] for example in shown] == pytest.approx([example["count"] for example in expected])

@@ -25,14 +25,14 @@ from tallybox.plotting import BLUE, GREEN, GREY, ORANGE, PURPLE, add_letters, ad
 from tallybox.runs import read_results
 from tallybox.toy.figures import Results, draw_role, read_sweep
 from tallybox.vqa.batches import StreamedExamples
-from tallybox.vqa.checkpoints import Checkpoint
+from tallybox.vqa.checkpoints import Checkpoint, load_model
 from tallybox.vqa.components import GlimpseCounter, PublishedGlimpseCounter
 from tallybox.vqa.data.photos import photo_id
 from tallybox.vqa.data.questions import QuestionRecord
 from tallybox.vqa.data.splits import EncodedQuestions, open_records
 from tallybox.vqa.data.store import FeatureStore
 from tallybox.vqa.model import VqaModel
-from tallybox.vqa.prediction import load_run, open_for_model, prepared_folder
+from tallybox.vqa.prediction import open_for_model, prepared_folder
 from tallybox.vqa.scoring import true_count
 from tallybox.vqa.training import VALIDATION
 
@@ -52,7 +52,7 @@ def draw_run_figures(
     run: Path, out: Path, *, split: str, prepared: Path | None, toy: Path | None, photos: Path | None, pdf: bool = False
 ) -> list[Path]:
     """Draw a run's figures into a folder; return the files."""
-    model, checkpoint = load_run(run)
+    model, checkpoint = load_model(run)
     folder = run if run.is_dir() else run.parent
     log, validated = read_results(folder / "results.jsonl"), read_results(folder / VALIDATION)
     drawings: dict[str, Callable[[Path], None]] = {}

@@ -26,7 +26,7 @@ from tallybox.vqa.config import VqaConfig
 from tallybox.vqa.data.splits import has_split, open_pairs, open_questions, open_records
 from tallybox.vqa.graphed_steps import GraphedSteps
 from tallybox.vqa.model import VqaModel
-from tallybox.vqa.prediction import answer, examples_of
+from tallybox.vqa.prediction import OnProgress, answer, examples_of
 from tallybox.vqa.scoring import Scorer
 from tallybox.vqa.steps import VqaTrainer
 
@@ -34,7 +34,6 @@ from tallybox.vqa.steps import VqaTrainer
 # thread, and up to 1.9 s on two.
 MIN_PRODUCTS_FOR_THREADS = 500_000_000
 
-OnProgress = Callable[[int, int], None]  # steps done, steps in all
 OnEpoch = Callable[[int, VqaModel], None]  # epochs done, and the model after them
 
 VALIDATION = "validation.jsonl"  # the file of scores in a run's folder

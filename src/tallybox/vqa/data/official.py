@@ -12,8 +12,7 @@ from tallybox.detections.coco import Int64, JsonRecord
 from tallybox.errors import InputError
 from tallybox.files import read_json
 from tallybox.vqa.data.photos import photo_id
-from tallybox.vqa.data.questions import ANSWER_TYPES, QuestionRecord
-from tallybox.vqa.data.splits import SPLITS
+from tallybox.vqa.data.questions import ANSWER_TYPES, SPLITS, QuestionRecord
 
 # The official names, with or without the version: v2_OpenEnded_mscoco_train2014_questions.json, gzipped or not.
 OFFICIAL_NAME = re.compile(

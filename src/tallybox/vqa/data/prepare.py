@@ -10,7 +10,8 @@ import numpy as np
 
 from tallybox.errors import InputError
 from tallybox.vqa.data.official import SplitFiles, read_pairs, read_records
-from tallybox.vqa.data.splits import JOINED_SPLITS, open_questions, write_split
+from tallybox.vqa.data.questions import JOINED_SPLITS
+from tallybox.vqa.data.splits import open_questions, write_split
 from tallybox.vqa.data.store import PHOTOS, FeatureStore, read_features, read_tsv, write_features
 from tallybox.vqa.data.vocabulary import VOCABULARY, Vocabulary
 

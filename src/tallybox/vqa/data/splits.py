@@ -14,12 +14,10 @@ from numpy.typing import NDArray
 
 from tallybox.errors import InputError
 from tallybox.files import atomic_writing, import_optional, read_tensors, write_tensors
-from tallybox.vqa.data.questions import ANSWERS_PER_QUESTION, QuestionRecord
+from tallybox.vqa.data.questions import ANSWERS_PER_QUESTION, JOINED_SPLITS, SPLITS, QuestionRecord
 from tallybox.vqa.data.store import PHOTOS, FeatureStore
 from tallybox.vqa.data.vocabulary import Vocabulary
 
-SPLITS = ("train", "val", "test", "test-dev")
-JOINED_SPLITS = {"trainval": ("train", "val")}
 UNKNOWN_RELEVANCE = -1
 
 
