@@ -1,8 +1,7 @@
 """Boxes: areas, IoU, formats and non-maximum suppression, for torch tensors and for numpy arrays.
 
-A box is its corners x1 y1 x2 y2, in any unit. One rule holds throughout: no constant is added to a union, and where a
-union has no area the IoU is 1 for two identical boxes and 0 otherwise. NMS removes a box that overlaps a better one by
-more than the threshold; of equal scores the earlier box comes first.
+A box is its corners x1 y1 x2 y2, in any unit. NMS removes a box that overlaps a better one by more than the threshold;
+of equal scores the earlier box comes first.
 """
 
 from collections.abc import Callable

@@ -114,10 +114,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise ValueError("not a file of tallybox") from None
     if digest != _digest(text, tensors):
         raise ValueError("the checksum does not match; the file is damaged")
-    header = json.loads(text)
-    if not isinstance(header, dict):
-        raise ValueError("the header is not a JSON object")
-    return header, tensors
+    return json.loads(text), tensors
 
 
 def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:
@@ -207,9 +204,8 @@ def import_optional(module: str, *, needed_for: str, install: str, package: str 
         top = module.partition(".")[0]
         is_missing = isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == top
         reason = "is not installed" if is_missing else f"cannot be imported here: {error_summary(error)}"
-        raise TallyboxError(
-            f"{needed_for} needs the package {package or top}, which {reason}; pip install {install}"
-        ) from (None if is_missing else error)
+        message = f"{needed_for} needs the package {package or top}, which {reason}; pip install {install}"
+        raise TallyboxError(message) from (None if is_missing else error)
 
 
 def error_summary(error: Exception) -> str:

@@ -42,10 +42,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 def check_unchanged(folder: Path, earlier: Mapping[str, Any], config: Mapping[str, Any]) -> None:
     """Raise if the configuration of a folder's run differs from another."""
     if changed := list_differences(earlier, config):
-        raise InputError(
-            f"{folder} has a run with another configuration ({'; '.join(changed)}); "
-            "name a new folder, or repeat the earlier command to continue that run"
-        )
+        raise InputError(f"{folder} has a run with another configuration: {'; '.join(changed)}; name a new folder")
 
 
 def list_differences(earlier: Mapping[str, Any], later: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -103,14 +103,12 @@ class ResidentExamples(_Examples):
         )
         self.relevance = None if questions.relevance is None else torch.from_numpy(questions.relevance).to(device)
         self.features = torch.empty(int(starts[-1]), store.width, device=device, dtype=self.dtype)
-        self.boxes = torch.empty(int(starts[-1]), 4, device=device)
+        self.boxes = torch.from_numpy(np.concatenate([store.boxes_of(row) for row in rows.tolist()])).to(device)
         for first in range(0, len(rows), PHOTOS_PER_CHUNK):
             chunk = rows[first : first + PHOTOS_PER_CHUNK]
             features = np.concatenate([store.features_of(row) for row in chunk.tolist()])
-            boxes = np.concatenate([store.boxes_of(row) for row in chunk.tolist()])
-            target = slice(int(starts[first]), int(starts[first]) + len(boxes))
+            target = slice(int(starts[first]), int(starts[first]) + len(features))
             self.features[target] = scale_features(torch.from_numpy(features).to(device), self.length).to(self.dtype)
-            self.boxes[target] = torch.from_numpy(boxes).to(device)
 
     def at(self, rows: Tensor, *, proposals: int, words: int) -> LabelledBatch:
         """Return the questions in ``rows [B]`` padded to these sizes, without waiting for the device."""
@@ -170,14 +168,12 @@ def load_examples(
     device: torch.device,
     dtype: torch.dtype,
     length: float,
-    max_bytes: int | None = None,
 ) -> Examples:
-    """Copy the photos to a device's memory if they fit, by default into the free memory; else stream them."""
+    """Copy the photos to a device's memory if they fit into what is free; else stream them."""
     proposals = int(store.num_boxes[np.unique(questions.images)].sum())
     needed = proposals * (store.width * dtype.itemsize + 16)
-    if max_bytes is None:
-        max_bytes = torch.cuda.mem_get_info(device)[0] - SPARE_GPU_BYTES if device.type == "cuda" else HOST_BYTES
-    return (ResidentExamples if needed < max_bytes else StreamedExamples)(questions, store, device, dtype, length)
+    free = torch.cuda.mem_get_info(device)[0] - SPARE_GPU_BYTES if device.type == "cuda" else HOST_BYTES
+    return (ResidentExamples if needed < free else StreamedExamples)(questions, store, device, dtype, length)
 
 
 def fitted(relevance: Tensor, proposals: int) -> Tensor:

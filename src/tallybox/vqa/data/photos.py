@@ -27,11 +27,6 @@ def photo_id(value: int | str) -> str:
     """Return a photo's id as text: a number without leading zeros for COCO's names, ``VG/number`` for Visual Genome's.
 
     Other names stay as they are, without the suffix of a photo.
-
-    >>> [photo_id(name) for name in (42, "000000000042.jpg", "val2014/COCO_val2014_000000000042.jpg")]
-    ['42', '42', '42']
-    >>> photo_id("VG_100K_2/2410408.jpg"), photo_id("kitchen/a.jpg")
-    ('VG/2410408', 'kitchen/a')
     """
     text = str(value).strip()
     if match := COCO_NAME.fullmatch(text):

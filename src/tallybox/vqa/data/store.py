@@ -1,13 +1,7 @@
 """Photos' features on the disk: bottom-up attention's TSV files, the plain layout, and the store, a folder of that.
 
-A line of a TSV file, plain or gzipped, is a photo: image_id, image_w, image_h, num_boxes, boxes (`[N, 4]` float32 in
-base64, x1 y1 x2 y2 in pixels) and features (`[N, F]` likewise), or LXMERT's ten columns, which also name objects and
-attributes. N is 36 for every photo, or 10 to 100.
-
-A file in the plain layout has ``num_boxes [I]``, ``sizes_wh [I, 2]``, ``boxes_xyxy [P, 4]`` and ``features [P, F]``:
-the proposals of all photos one after another, in half precision, without padding. Its metadata has ``image_ids``
-(JSON). The store of a prepared folder has one such file for each file of features it was made from; files are
-memory-mapped.
+docs/reference/vqa-data.md describes both layouts. The store of a prepared folder has a file in the plain layout, which
+is memory-mapped, for each file of features it was made from.
 """
 
 import base64
