@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tallybox.errors import InputError
+from tallybox.vqa import read_answers
 from tallybox.vqa.batches import open_training_data
 from tallybox.vqa.checkpoints import Checkpoint, load_model, write_checkpoint
 from tallybox.vqa.config import ModelConfig, VqaConfig
@@ -12,14 +13,7 @@ from tallybox.vqa.data.prepare import prepare
 from tallybox.vqa.data.splits import open_records
 from tallybox.vqa.figures import explained
 from tallybox.vqa.model import VqaModel
-from tallybox.vqa.prediction import (
-    open_for_model,
-    predict_run,
-    prepared_folder,
-    read_answers,
-    run_settings,
-    write_results,
-)
+from tallybox.vqa.prediction import open_for_model, predict_run, prepared_folder, run_settings, write_results
 from tests.support.vqa_files import small_set
 from tests.support.vqa_tiny import CPU
 

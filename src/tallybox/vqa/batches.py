@@ -163,11 +163,7 @@ Examples = ResidentExamples | StreamedExamples
 
 
 def load_examples(
-    questions: EncodedQuestions,
-    store: FeatureStore,
-    device: torch.device,
-    dtype: torch.dtype,
-    length: float,
+    questions: EncodedQuestions, store: FeatureStore, device: torch.device, dtype: torch.dtype, length: float
 ) -> Examples:
     """Copy the photos to a device's memory if they fit into what is free; else stream them."""
     proposals = int(store.num_boxes[np.unique(questions.images)].sum())

@@ -27,10 +27,9 @@ from tallybox.toy.figures import Results, draw_role, read_sweep
 from tallybox.vqa.batches import StreamedExamples
 from tallybox.vqa.checkpoints import Checkpoint, load_model
 from tallybox.vqa.components import GlimpseCounter, PublishedGlimpseCounter
-from tallybox.vqa.data.photos import photo_id
 from tallybox.vqa.data.questions import QuestionRecord
 from tallybox.vqa.data.splits import EncodedQuestions, open_records
-from tallybox.vqa.data.store import FeatureStore
+from tallybox.vqa.data.store import FeatureStore, photo_id
 from tallybox.vqa.model import VqaModel
 from tallybox.vqa.prediction import open_for_model, prepared_folder
 from tallybox.vqa.scoring import true_count

@@ -69,10 +69,7 @@ def examples_of(config: VqaConfig, questions: EncodedQuestions, store: FeatureSt
 
 
 def answer(
-    model: VqaModel,
-    texts: Sequence[str],
-    examples: Examples,
-    on_progress: OnProgress = lambda done, total: None,
+    model: VqaModel, texts: Sequence[str], examples: Examples, on_progress: OnProgress = lambda done, total: None
 ) -> dict[int, str]:
     """Return a model's most probable answer, one of ``texts``, to each question of examples, by question id."""
     questions, device, dtype = examples.questions, examples.device, examples.dtype

@@ -15,8 +15,7 @@ from tallybox.errors import InputError
 from tallybox.photos.images import Photo
 from tallybox.photos.picodet import PicoDet, RawDetections
 from tallybox.photos.pipeline import OnFailure, OnProgress, map_photos
-from tallybox.vqa.data.photos import PhotoFeatures, photo_id
-from tallybox.vqa.data.store import FeatureStore, write_features
+from tallybox.vqa.data.store import FeatureStore, PhotoFeatures, photo_id, write_features
 
 SAME_REGION_IOU = 0.7
 MAX_REGIONS = 36

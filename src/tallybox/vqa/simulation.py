@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from tallybox.boxes import numpy_box_iou
 from tallybox.files import atomic_writing
 from tallybox.vqa.config import Checked
-from tallybox.vqa.data.photos import PhotoFeatures
 from tallybox.vqa.data.questions import ANSWERS_PER_QUESTION
-from tallybox.vqa.data.store import write_tsv
+from tallybox.vqa.data.store import PhotoFeatures, write_tsv
 
 FEATURES = "features.tsv"
 YEARS = {"train": "train2014", "val": "val2014", "test": "test2015"}

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from tallybox.detections.coco import Int64, JsonRecord
 from tallybox.errors import InputError
 from tallybox.files import read_json
-from tallybox.vqa.data.photos import photo_id
 from tallybox.vqa.data.questions import ANSWER_TYPES, SPLITS, QuestionRecord
+from tallybox.vqa.data.store import photo_id
 
 # The official names, with or without the version: v2_OpenEnded_mscoco_train2014_questions.json, gzipped or not.
 OFFICIAL_NAME = re.compile(
