@@ -9,8 +9,6 @@ from typing import Any, Literal, cast, get_args, get_origin
 from tallybox.errors import InputError, InputTypeError, did_you_mean
 
 MODELS = ("baseline", "nms", "counter", "presence")
-Padding = Literal["masked", "published"]
-Level = Literal["free", "mean"]
 Precision = Literal["auto", "bfloat16", "float32", "float64"]
 
 KINDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
@@ -60,14 +58,14 @@ class ModelConfig(Checked):
     segments: int = 16  # of its piecewise linear functions; the paper's d
     # How photos with fewer proposals are padded. masked: padding changes nothing. published: zeros take part in the
     # softmax and in the counter, as in the published code.
-    padding: Padding = "masked"
+    padding: Literal["masked", "published"] = "masked"
     feature_length: float = 1.0  # L2 norm that each proposal's features are scaled to; 0: not scaled
     nms_iou_threshold: float = 0.5  # of the nms model
     nms_score_threshold: float = 0.0  # on the logistic of a proposal's mean glimpse; 0: no proposal is left out by it
     sharpness: float = 1.0  # factor of the first glimpse before the component that counts
     # Softmax ignores a constant that is added to all logits of a photo, so their level may drift until the component
     # sees 1 (or 0) everywhere. free: logits as they are, as in the paper. mean: minus their mean, plus a learned bias.
-    level: Level = "free"
+    level: Literal["free", "mean"] = "free"
 
     def __post_init__(self) -> None:
         super().__post_init__()
