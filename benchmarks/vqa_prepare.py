@@ -19,9 +19,8 @@ from benchmarks.vqa import LENGTHS, SHARES
 
 from tallybox.runs import versions
 from tallybox.vqa.data.official import official_files
-from tallybox.vqa.data.photos import PhotoFeatures
 from tallybox.vqa.data.prepare import prepare
-from tallybox.vqa.data.store import write_tsv
+from tallybox.vqa.data.store import PhotoFeatures, write_tsv
 from tallybox.vqa.simulation import write_json
 
 QUESTIONS = {"train2014": 443_757, "val2014": 214_354, "test2015": 447_793}

@@ -32,10 +32,9 @@ from tallybox.vqa.batches import TrainingData, load_examples, open_training_data
 from tallybox.vqa.checkpoints import load_model, write_checkpoint
 from tallybox.vqa.config import VqaConfig, read_configuration
 from tallybox.vqa.data.official import official_files
-from tallybox.vqa.data.photos import PhotoFeatures
 from tallybox.vqa.data.prepare import prepare
 from tallybox.vqa.data.splits import EncodedQuestions
-from tallybox.vqa.data.store import FeatureStore, write_features
+from tallybox.vqa.data.store import FeatureStore, PhotoFeatures, write_features
 from tallybox.vqa.model import VqaModel
 from tallybox.vqa.prediction import BATCH_QUESTIONS
 from tallybox.vqa.steps import mean_accuracy

@@ -19,10 +19,9 @@ from tallybox.boxes import numpy_box_iou
 from tallybox.detections.coco import INSTANCES, Int64, JsonRecord
 from tallybox.errors import InputError
 from tallybox.files import read_json
-from tallybox.vqa.data.photos import photo_id
 from tallybox.vqa.data.questions import QuestionRecord
 from tallybox.vqa.data.splits import UNKNOWN_RELEVANCE, open_pairs, open_records, write_split
-from tallybox.vqa.data.store import PHOTOS, FeatureStore
+from tallybox.vqa.data.store import PHOTOS, FeatureStore, photo_id
 from tallybox.vqa.data.vocabulary import VOCABULARY, Vocabulary
 
 RELEVANT_IOU = 0.5  # of a proposal with a true box, at least

@@ -166,7 +166,7 @@ class Run:
             model = VqaModel(config.model, data.sizes).to(device)  # the trained one may be compiled
             model.load_state_dict(trained.state_dict())
             state = Checkpoint(config, data.sizes, data.words, data.answers, epoch, 0)
-            answers = answer(model, state, scored)
+            answers = answer(model, state.answers, scored)
             result["scores"] = all_scores(answers, experiment.scored.records, experiment.scored.pairs)
             result["curve"].append({"epoch": epoch} | {key: result["scores"].get(key) for key in SHOWN})
             if not last:
@@ -174,7 +174,7 @@ class Run:
             said["scored"] = [*answers.values()]
             for name, others in experiment.others_by(learned, data).items():
                 examples = load_examples(others, data.store, device, dtype, length)
-                said[name] = [*answer(model, state, examples).values()] if len(others) else []
+                said[name] = [*answer(model, state.answers, examples).values()] if len(others) else []
             result["learned"] = functions_of(model)
             result["attention"] |= {"trained": attention_of(model, data, questions, experiment, device)}
             if ".ask" in self.row:

@@ -17,11 +17,10 @@ from tallybox.detections.categories import COCO_CATEGORIES, COCO_CATEGORY_IDS, p
 from tallybox.files import open_binary, write_text
 from tallybox.vqa.batches import TrainingData
 from tallybox.vqa.data.official import SplitFiles, official_files, read_records
-from tallybox.vqa.data.photos import PhotoFeatures
 from tallybox.vqa.data.prepare import prepare
 from tallybox.vqa.data.questions import QuestionRecord
 from tallybox.vqa.data.splits import EncodedQuestions, encode_words, open_pairs, open_questions, open_records
-from tallybox.vqa.data.store import PHOTOS, FeatureStore, write_features
+from tallybox.vqa.data.store import PHOTOS, FeatureStore, PhotoFeatures, write_features
 from tallybox.vqa.data.vocabulary import VOCABULARY, Vocabulary
 from tallybox.vqa.simulation import YEARS, write_json
 

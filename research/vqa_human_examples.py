@@ -94,7 +94,7 @@ class Kept:
         counting = self.questions.at(np.array([record.counts for record in records]))
         length = self.checkpoint.config.model.feature_length
         examples = load_examples(counting, self.data.store, torch.device("cpu"), torch.float32, length)
-        return [record for record in records if record.counts], answer(self.model, self.checkpoint, examples)
+        return [record for record in records if record.counts], answer(self.model, self.checkpoint.answers, examples)
 
     def scored(self, records: Sequence[QuestionRecord], answers: Mapping[int, str]) -> Examples:
         """Return examples of right answers, and then as many of wrong ones."""

@@ -59,7 +59,7 @@ def asked(records: Sequence[QuestionRecord], store: FeatureStore, path: Path) ->
     ids = np.array([record.question_id for record in records], np.int64)
     questions = EncodedQuestions(ids, store.rows_of([WHOLE + one.image_id for one in records]), words, lengths, None)
     examples = load_examples(questions, store, torch.device("cpu"), torch.float32, model.config.feature_length)
-    return answer(model, checkpoint, examples)
+    return answer(model, checkpoint.answers, examples)
 
 
 def counted(records: Sequence[QuestionRecord], detections: Path) -> Answers:

@@ -13,8 +13,7 @@ DTYPES = [torch.float64, torch.float32]
 
 
 @pytest.mark.parametrize(
-    ("x", "value"),
-    [(0.0, 0.0), (0.125, 0.05), (0.25, 0.1), (0.5, 0.3), (0.625, 0.45), (0.75, 0.6), (1.0, 1.0)],
+    ("x", "value"), [(0.0, 0.0), (0.125, 0.05), (0.25, 0.1), (0.5, 0.3), (0.625, 0.45), (0.75, 0.6), (1.0, 1.0)]
 )
 def test_value_is_the_share_of_weight_to_the_left(x, value):
     weight = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)

@@ -158,11 +158,7 @@ def test_logits_are_the_default_as_published():
 
 @pytest.mark.parametrize(
     ("boxes", "attention", "message"),
-    [
-        ((2, 5, 4), (2, 5), "shapes"),
-        ((2, 4, 2), (2, 2), "objects=3"),
-        ((3, 4, 5), (2, 5), "leading"),
-    ],
+    [((2, 5, 4), (2, 5), "shapes"), ((2, 4, 2), (2, 2), "objects=3"), ((3, 4, 5), (2, 5), "leading")],
     ids=["not transposed", "too few", "batches differ"],
 )
 def test_wrong_shapes_are_clear_errors(boxes, attention, message):

@@ -7,12 +7,7 @@ import pytest
 import torch
 
 from tallybox import concurrency
-from tallybox.concurrency import (
-    call_single_threaded,
-    kernel_threads,
-    map_in_order,
-    single_threaded_torch,
-)
+from tallybox.concurrency import call_single_threaded, kernel_threads, map_in_order, single_threaded_torch
 
 
 @pytest.fixture(params=[1, 2, 3])

@@ -22,8 +22,7 @@ import numpy as np
 
 from tallybox.errors import InputError
 from tallybox.files import error_summary, import_optional
-from tallybox.vqa.data.photos import PhotoFeatures, checked_photo
-from tallybox.vqa.data.store import read_tsv, write_features
+from tallybox.vqa.data.store import PhotoFeatures, checked_photo, read_tsv, write_features
 
 H5_ROWS = 16  # photos that are read together
 

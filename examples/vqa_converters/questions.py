@@ -19,7 +19,7 @@ from typing import Any
 from tallybox.files import open_binary
 from tallybox.vqa.data.answers import NUMBERS_TO_TWENTY
 from tallybox.vqa.data.official import official_files
-from tallybox.vqa.data.photos import photo_id
+from tallybox.vqa.data.store import photo_id
 from tallybox.vqa.simulation import YEARS, write_json
 
 WORD = re.compile(r"[a-z0-9]+")

@@ -1,8 +1,7 @@
 """Boxes: areas, IoU, formats and non-maximum suppression, for torch tensors and for numpy arrays.
 
-A box is its corners x1 y1 x2 y2, in any unit. One rule holds throughout: no constant is added to a union, and where a
-union has no area the IoU is 1 for two identical boxes and 0 otherwise. NMS removes a box that overlaps a better one by
-more than the threshold; of equal scores the earlier box comes first.
+A box is its corners x1 y1 x2 y2, in any unit. NMS removes a box that overlaps a better one by more than the threshold;
+of equal scores the earlier box comes first.
 """
 
 from collections.abc import Callable
@@ -149,10 +148,6 @@ def nms(boxes_xyxy: Floats, scores: Floats, iou_thresholds: ArrayLike) -> Boolea
     """Return which boxes each IoU threshold keeps: ``[N, 4]``, ``[N]``, ``[T]`` to ``[T, N]``.
 
     A box changes only boxes that score lower, so a threshold on the score may be applied afterwards.
-
-    >>> boxes = np.array([[0.0, 0.0, 2.0, 2.0], [1.0, 0.0, 3.0, 2.0]])
-    >>> nms(boxes, np.array([0.6, 0.9]), [0.3, 0.5]).tolist()
-    [[False, True], [True, True]]
     """
     thresholds = np.asarray(iou_thresholds, boxes_xyxy.dtype)
     order = np.argsort(-scores, kind="stable")

@@ -31,12 +31,10 @@ def load_component(spec: str) -> Callable[[int], nn.Module]:
     >>> load_component("torch.nn:ReLU")
     <class 'torch.nn.modules.activation.ReLU'>
     """
-    if ":" not in spec:
-        raise InputError(f"Unknown component {spec!r}; name your own as package.module:Class.")
     try:
         component: Callable[[int], nn.Module] = import_by_name(spec)
     except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(f"Cannot import component {spec}: {error}") from error
+        raise InputError(f"Cannot import component {spec!r} as package.module:Class: {error}") from error
     if not callable(component):
         raise InputError(f"Component {spec} is not a class.")
     return component

@@ -41,13 +41,9 @@ def _single_threads(number: int) -> ThreadPoolExecutor:
     return pool
 
 
-def _forget_threads() -> None:
-    for pool in (_threads, _single_threads):
-        pool.cache_clear()
-
-
 if hasattr(os, "register_at_fork"):  # not on Windows, which cannot fork
-    os.register_at_fork(after_in_child=_forget_threads)  # a forked child has none of its parent's threads
+    for pool in (_threads, _single_threads):  # a forked child has none of its parent's threads
+        os.register_at_fork(after_in_child=pool.cache_clear)
 
 
 def _use_one_thread(started: Barrier) -> None:
@@ -106,9 +102,6 @@ def map_in_order(
 
     ``threads`` is by default the number that kernels use. Each runs torch's operations by itself. No more than
     ``threads + ahead`` items are taken before their results are asked for.
-
-    >>> list(map_in_order(abs, [-3, 1, -2]))
-    [3, 1, 2]
     """
     number = threads or kernel_threads()
     if number == 1 and threads is None:
@@ -128,11 +121,7 @@ def map_in_order(
 
 
 def in_batches(items: Iterable[Item], number: int) -> Iterator[list[Item]]:
-    """Yield items in lists of ``number``; the last may be shorter.
-
-    >>> list(in_batches("abcde", 2))
-    [['a', 'b'], ['c', 'd'], ['e']]
-    """
+    """Yield items in lists of ``number``; the last may be shorter."""
     remaining = iter(items)
     while batch := list(islice(remaining, number)):
         yield batch

@@ -96,7 +96,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str
 
     The same content gives the same bytes: the metadata has one entry, because safetensors orders several at random.
     """
-    package = _safetensors()
+    package = import_optional("safetensors.torch", needed_for=f"writing {path.name}", install="'tallybox[detections]'")
     content = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(dict(header))
     stored = json.dumps({"header": text, "sha256": _digest(text, content)})
@@ -106,24 +106,15 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], header: Mapping[str
 
 def read_tensors(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return the header and tensors of a file from `write_tensors`; raise ValueError if it is damaged."""
-    _safetensors()
-    from safetensors import SafetensorError, safe_open
-
+    metadata, tensors = read_safetensors(path)
     try:
-        with safe_open(path, framework="pt") as file:
-            stored = json.loads((file.metadata() or {})["tallybox"])
-            text, digest = str(stored["header"]), str(stored["sha256"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is a file, not a dict
+        stored = json.loads(metadata["tallybox"])
+        text, digest = str(stored["header"]), str(stored["sha256"])
     except (KeyError, TypeError):
         raise ValueError("not a file of tallybox") from None
-    except (SafetensorError, OSError) as error:
-        raise ValueError(error_summary(error)) from None
     if digest != _digest(text, tensors):
         raise ValueError("the checksum does not match; the file is damaged")
-    header = json.loads(text)
-    if not isinstance(header, dict):
-        raise ValueError("the header is not a JSON object")
-    return header, tensors
+    return json.loads(text), tensors
 
 
 def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:
@@ -137,8 +128,15 @@ def _digest(text: str, tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def _safetensors() -> Any:
-    return import_optional("safetensors.torch", needed_for="this file", install="'tallybox[detections]'")
+def read_safetensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Return the metadata and the tensors, memory-mapped, of a safetensors file; raise ValueError if it is damaged."""
+    package = import_optional("safetensors", needed_for=f"reading {path.name}", install="'tallybox[detections]'")
+    try:
+        with package.safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is a file, not a dict
+            return file.metadata() or {}, tensors
+    except (package.SafetensorError, OSError) as error:
+        raise ValueError(error_summary(error)) from None
 
 
 def open_regular(path: Path) -> BinaryIO:
@@ -179,13 +177,13 @@ def open_text(path: Path) -> Iterator[TextIO]:
             text.detach()  # `open_binary` closes the file
 
 
-def read_json(path: Path, kind: type[T], what: str, *, max_bytes: int = MAX_JSON_BYTES) -> T:
+def read_json(path: Path, kind: type[T], what: str) -> T:
     """Decode a JSON file, gzipped or not, as a ``kind`` that msgspec knows; errors say ``what`` the file should be."""
     msgspec = import_optional("msgspec", needed_for=f"reading {path}", install="'tallybox[detections]'")
     with open_binary(path) as file:
-        content = file.read(max_bytes + 1)
-    if len(content) > max_bytes:
-        raise InputError(f"{path}: more than {max_bytes:,} bytes of JSON; split the file or use Parquet")
+        content = file.read(MAX_JSON_BYTES + 1)
+    if len(content) > MAX_JSON_BYTES:
+        raise InputError(f"{path}: more than {MAX_JSON_BYTES:,} bytes of JSON; split the file or use Parquet")
     try:
         return cast(T, msgspec.json.decode(content.removeprefix(BYTE_ORDER_MARK), type=kind))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -206,9 +204,8 @@ def import_optional(module: str, *, needed_for: str, install: str, package: str 
         top = module.partition(".")[0]
         is_missing = isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == top
         reason = "is not installed" if is_missing else f"cannot be imported here: {error_summary(error)}"
-        raise TallyboxError(
-            f"{needed_for} needs the package {package or top}, which {reason}; pip install {install}"
-        ) from (None if is_missing else error)
+        message = f"{needed_for} needs the package {package or top}, which {reason}; pip install {install}"
+        raise TallyboxError(message) from (None if is_missing else error)
 
 
 def error_summary(error: Exception) -> str:

@@ -21,14 +21,14 @@ from tallybox.presence import module as presence_module
 from tallybox.vqa import model as vqa_model
 from tallybox.vqa.config import MODELS, ModelConfig
 
+COUNTING = ["object-counting"]  # the tag of a layer
 
-class Counter(counter_module.Counter, PyTorchModelHubMixin, library_name="tallybox", tags=["object-counting"]):
+
+class Counter(counter_module.Counter, PyTorchModelHubMixin, library_name="tallybox", tags=COUNTING):
     """`tallybox.Counter` that can be saved to and loaded from a folder or a model hub."""
 
 
-class PresenceCounter(
-    presence_module.PresenceCounter, PyTorchModelHubMixin, library_name="tallybox", tags=["object-counting"]
-):
+class PresenceCounter(presence_module.PresenceCounter, PyTorchModelHubMixin, library_name="tallybox", tags=COUNTING):
     """`tallybox.PresenceCounter` that can be saved to and loaded from a folder or a model hub."""
 
 

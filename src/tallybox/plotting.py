@@ -13,7 +13,6 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 
-from tallybox.errors import InputError
 from tallybox.files import atomic_writing
 
 # Okabe and Ito's palette, safe for all common kinds of colour vision.
@@ -44,8 +43,6 @@ STYLE: dict[Any, Any] = {
 @contextmanager
 def picture(path: Path, width: float, height: float) -> Iterator[Figure]:
     """Yield a figure of a size in inches, one column wide if its file is called ``…-narrow``, and write it."""
-    if path.suffix not in (".svg", ".png", ".pdf"):
-        raise InputError(f"Cannot draw {path.name}: the name must end in .png, .svg or .pdf.")
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(NARROW if path.stem.endswith("-narrow") else width, height), layout="constrained")
         yield figure

@@ -34,29 +34,19 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        config = json.loads(path.read_text())["config"]
+        return {**json.loads(path.read_text())["config"]}
     except (KeyError, TypeError, ValueError):
-        config = None
-    if not isinstance(config, dict):
-        raise InputError(f"{path} is not the configuration of a run; name another folder")
-    return config
+        raise InputError(f"{path} is not the configuration of a run; name another folder") from None
 
 
 def check_unchanged(folder: Path, earlier: Mapping[str, Any], config: Mapping[str, Any]) -> None:
     """Raise if the configuration of a folder's run differs from another."""
     if changed := list_differences(earlier, config):
-        raise InputError(
-            f"{folder} has a run with another configuration ({'; '.join(changed)}); "
-            "name a new folder, or repeat the earlier command to continue that run"
-        )
+        raise InputError(f"{folder} has a run with another configuration: {'; '.join(changed)}; name a new folder")
 
 
 def list_differences(earlier: Mapping[str, Any], later: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """List the differences between two configurations, by key.
-
-    >>> list_differences({"training": {"batch": 256}}, {"training": {"batch": 128}, "split": "val"})
-    ['split none, not val', 'training.batch 256, not 128']
-    """
+    """List the differences between two configurations, such as ``training.batch 256, not 128``."""
     differences = []
     for key in sorted({*earlier, *later}):
         one, other = earlier.get(key), later.get(key)
@@ -86,14 +76,11 @@ def read_results(path: Path) -> list[dict[str, Any]]:
     if not path.exists() or path.stat().st_size == 0:
         return []
     with open_text(path) as file:
-        text = file.read()
-    results = []
-    for number, line in enumerate(text.split("\n")[:-1], start=1):
-        try:
-            results.append(json.loads(line))
-        except json.JSONDecodeError as error:
-            raise InputError(f"{path}, line {number} is not JSON: {error}") from None
-    return results
+        lines = file.read().split("\n")[:-1]
+    try:
+        return [json.loads(line) for line in lines]
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}: a line is not JSON: {error.doc[:80]!r}") from None
 
 
 def versions() -> dict[str, str]:

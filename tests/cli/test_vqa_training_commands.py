@@ -10,8 +10,10 @@ from PIL import Image
 
 from tallybox.errors import InputError
 from tallybox.runs import read_results
+from tallybox.vqa.checkpoints import load_model
 from tallybox.vqa.data.splits import open_records
-from tallybox.vqa.figures import counting_examples
+from tallybox.vqa.figures import explained
+from tallybox.vqa.prediction import open_for_model
 from tallybox.vqa.scoring import KEYS
 from tests.support.commands import run
 from tests.support.vqa_files import small_set
@@ -160,7 +162,9 @@ def test_runs_are_validated_unless_they_learn_from_val(folder, tmp_path):
 def test_examples_have_the_component_s_matrices_and_count(folder):
     records = open_records(folder / "prepared", "val")
     asked = [record.question_id for record in records if record.counts][:2]
-    shown = counting_examples(folder / "counter-0", asked)
+    model, checkpoint = load_model(folder / "counter-0")
+    data = *open_for_model(checkpoint, folder / "prepared", "val"), records
+    shown = explained(model, checkpoint, *data, asked)
     assert len(shown) == 2
     for example in shown:
         kept = len(example["boxes"])
@@ -171,4 +175,4 @@ def test_examples_have_the_component_s_matrices_and_count(folder):
         assert sum(map(sum, example["C"])) == pytest.approx(example["count"] ** 2, rel=1e-3)
         assert example["truth"] in ("0", "1", "2")
     with pytest.raises(InputError, match="baseline"):
-        counting_examples(folder / "baseline-0", asked)
+        explained(*load_model(folder / "baseline-0"), *data, asked)

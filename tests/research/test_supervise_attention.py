@@ -5,10 +5,9 @@ import numpy as np
 
 from tallybox.detections.categories import COCO_CATEGORIES
 from tallybox.vqa.data.official import official_files, read_questions
-from tallybox.vqa.data.photos import PhotoFeatures
 from tallybox.vqa.data.prepare import prepare
 from tallybox.vqa.data.splits import open_questions
-from tallybox.vqa.data.store import write_tsv
+from tallybox.vqa.data.store import PhotoFeatures, write_tsv
 from tests.support.shared_data import data_folder
 from tests.support.vqa_files import annotation, annotations_file, question, questions_file, write_json
 
@@ -69,15 +68,7 @@ def test_proposals_that_overlap_a_true_box_by_half_are_relevant(tmp_path):
     number, relevance = supervised(tmp_path, texts, [instances(tmp_path / "instances.json.gz")])
     unknown = [-1] * 5
     assert relevance.dtype == np.int8
-    assert relevance.tolist() == [
-        RELEVANT,
-        RELEVANT,
-        [0] * 5,
-        unknown,
-        unknown,
-        [0, 0, -1, -1, -1],
-        unknown,
-    ]
+    assert relevance.tolist() == [RELEVANT, RELEVANT, [0] * 5, unknown, unknown, [0, 0, -1, -1, -1], unknown]
     assert number == 4
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tallybox.vqa.data.photos import PhotoFeatures
+from tallybox.vqa.data.store import PhotoFeatures
 
 
 def coco_name(photo: PhotoFeatures, split: str = "val2014") -> str:

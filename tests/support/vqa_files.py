@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tallybox.vqa.data.photos import PhotoFeatures
-from tallybox.vqa.data.store import write_tsv
+from tallybox.vqa.data.store import PhotoFeatures, write_tsv
 from tests.support.detection_sets import write_json
 
 

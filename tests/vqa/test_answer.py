@@ -9,9 +9,8 @@ from tallybox.vqa.answer import SHIPPED_MODEL, Answerer, SeenPhoto, count_named
 from tallybox.vqa.batches import ResidentExamples
 from tallybox.vqa.checkpoints import Checkpoint, load_model, read_checkpoint, write_checkpoint
 from tallybox.vqa.config import ModelConfig, VqaConfig
-from tallybox.vqa.data.photos import PhotoFeatures
 from tallybox.vqa.data.splits import EncodedQuestions
-from tallybox.vqa.data.store import FeatureStore
+from tallybox.vqa.data.store import FeatureStore, PhotoFeatures
 from tallybox.vqa.model import DataSizes, VqaModel
 from tests.support.ask import buses, riders, shipped_answerer
 from tests.support.photos import embedded_detector

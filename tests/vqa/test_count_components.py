@@ -3,9 +3,9 @@ import torch
 from torch import nn
 
 from tallybox.errors import InputError
+from tallybox.vqa.checkpoints import load_model
 from tallybox.vqa.components import SuppressedCount, count_component
 from tallybox.vqa.config import ModelConfig
-from tallybox.vqa.prediction import load_run
 from tallybox.vqa.training import train
 from tests.support.vqa_batches import random_batch
 from tests.support.vqa_tiny import CPU, tiny_config, tiny_data
@@ -75,8 +75,8 @@ def test_a_component_of_one_s_own_is_trained_and_named_again_to_be_loaded(tmp_pa
     config = tiny_config(spec, epochs=2)
     train(tiny_data(), tmp_path, config, device=CPU)
     with pytest.raises(InputError, match="SumOfScores"):
-        load_run(tmp_path)  # a file alone does not decide which code is run
-    model, _ = load_run(tmp_path, spec)
+        load_model(tmp_path)  # a file alone does not decide which code is run
+    model, _ = load_model(tmp_path, spec)
     assert model.count.features == 2
     glimpses, boxes, mask = torch.zeros(1, 3, 2), torch.zeros(1, 3, 4), torch.tensor([[True, True, False]])
     assert model.count(glimpses, boxes, mask).tolist() == [[1.0, 2.0]]

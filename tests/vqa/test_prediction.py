@@ -4,15 +4,16 @@ import pytest
 import torch
 
 from tallybox.errors import InputError
+from tallybox.vqa import read_answers
 from tallybox.vqa.batches import open_training_data
-from tallybox.vqa.checkpoints import Checkpoint, write_checkpoint
+from tallybox.vqa.checkpoints import Checkpoint, load_model, write_checkpoint
 from tallybox.vqa.config import ModelConfig, VqaConfig
 from tallybox.vqa.data.official import official_files
 from tallybox.vqa.data.prepare import prepare
 from tallybox.vqa.data.splits import open_records
-from tallybox.vqa.figures import counting_examples
+from tallybox.vqa.figures import explained
 from tallybox.vqa.model import VqaModel
-from tallybox.vqa.prediction import predict_run, prepared_folder, read_answers, run_settings, write_results
+from tallybox.vqa.prediction import open_for_model, predict_run, prepared_folder, run_settings, write_results
 from tests.support.vqa_files import small_set
 from tests.support.vqa_tiny import CPU
 
@@ -44,9 +45,11 @@ def test_examples_and_predict_read_questions_with_the_vocabulary_of_the_model(tm
     embedding[1:] = embedding[1:].flip(0)
     write_checkpoint(tmp_path / "other", replace(same, words=data.words[::-1]), tensors_of(model))
 
-    question_ids = [record.question_id for record in open_records(prepared, "val")]
-    expected = counting_examples(tmp_path / "same", question_ids, prepared=prepared)
-    shown = counting_examples(tmp_path / "other", question_ids, prepared=prepared)
+    records = open_records(prepared, "val")
+    question_ids = [record.question_id for record in records]
+    runs = [load_model(tmp_path / name) for name in ("same", "other")]
+    data = [(*open_for_model(checkpoint, prepared, "val"), records) for _, checkpoint in runs]
+    expected, shown = (explained(*run, *read, question_ids) for run, read in zip(runs, data, strict=True))
     assert [example["count"] for example in shown] == pytest.approx([example["count"] for example in expected])
     answers = {example["question_id"]: example["prediction"] for example in shown}
     assert answers == predict_run(tmp_path / "other", split="val", device=CPU, prepared=prepared)[1]

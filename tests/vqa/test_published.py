@@ -12,12 +12,11 @@ from torch import nn
 from tallybox import compat
 from tallybox.errors import InputError
 from tallybox.vqa.batches import StreamedExamples
-from tallybox.vqa.config import TrainingConfig
+from tallybox.vqa.checkpoints import load_model
 from tallybox.vqa.data.splits import EncodedQuestions
 from tallybox.vqa.data.store import FeatureStore
 from tallybox.vqa.model import VqaModel
 from tallybox.vqa.prediction import answer
-from tallybox.vqa.published import load_published
 from tests.support.published_vqa import literal_answer, published_count
 from tests.support.tolerances import FLOAT32_FEATURES
 
@@ -66,7 +65,7 @@ def write(path, **changes):
 
 
 def test_a_published_checkpoint_has_its_vocabulary_and_sizes(tmp_path):
-    _, checkpoint = load_published(write(tmp_path / "published.pth", config={"output_size": 6}))
+    _, checkpoint = load_model(write(tmp_path / "published.pth", config={"output_size": 6}))
     assert checkpoint.words == tuple(f"word{k}" for k in range(1, WORDS + 1))
     assert checkpoint.answers == tuple(f"answer{k}" for k in range(ANSWERS))
     assert checkpoint.config.model.name == "counter"
@@ -77,7 +76,7 @@ def test_files_of_old_versions_and_of_data_parallel_training_load(tmp_path):
     weights = published_layers().state_dict()
     old = {f"module.{key}": value for key, value in weights.items() if "num_batches" not in key}
     torch.save({"weights": old, "vocab": VOCABULARY}, tmp_path / "old.pth", _use_new_zipfile_serialization=False)
-    model, _ = load_published(tmp_path / "old.pth")
+    model, _ = load_model(tmp_path / "old.pth")
     assert torch.equal(model.question.embedding.weight, weights["text.embedding.weight"])
 
 
@@ -108,17 +107,16 @@ def test_padding_takes_part_as_in_the_equations_question_by_question(tmp_path, c
     settings = {} if proposals is None else {"output_size": proposals}
     store, asked = photos_of_all_sizes()
     examples = StreamedExamples(asked, store, torch.device("cpu"), torch.float64, 1.0)
-    model, _ = load_published(write(tmp_path / "published.pth", weights=weights, config=settings))
+    model, _ = load_model(write(tmp_path / "published.pth", weights=weights, config=settings))
     with torch.no_grad():  # without the mean over questions all of them have one answer
         usual = model.double()(next(examples.batches([np.arange(len(asked))])).batch)[0].mean(0)
     weights["classifier.lin2.bias"] = weights["classifier.lin2.bias"] - usual.float()
-    model, checkpoint = load_published(write(tmp_path / "published.pth", weights=weights, config=settings))
+    model, checkpoint = load_model(write(tmp_path / "published.pth", weights=weights, config=settings))
     assert checkpoint.config.model.padding == "published"
-    precise = replace(checkpoint, config=replace(checkpoint.config, training=TrainingConfig(precision="float64")))
-    answers = answer(model, precise, examples)
+    answers = answer(model, checkpoint.answers, examples)
     masked = VqaModel(replace(checkpoint.config.model, padding="masked"), checkpoint.sizes).double().eval()
     masked.load_state_dict(model.state_dict())
-    others = answer(masked, precise, examples)
+    others = answer(masked, checkpoint.answers, examples)
     for row in range(len(asked)):
         start, end = store.offsets[asked.images[row] : asked.images[row] + 2]
         words = asked.words[row, : asked.lengths[row]].tolist()
@@ -139,10 +137,10 @@ def test_a_baseline_that_still_holds_a_counter_is_told_by_statistics_that_never_
     layers = published_layers()
     layers["classifier"]["bn2"].reset_running_stats()
     path = write(tmp_path / "baseline.pth", weights=layers.state_dict())
-    model, checkpoint = load_published(path)
+    model, checkpoint = load_model(path)
     assert (checkpoint.config.model.name, model.count) == ("baseline", None)
     layers["classifier"]["bn2"].running_mean[3] = 0.1  # one that moved is enough
-    model, checkpoint = load_published(write(tmp_path / "counter.pth", weights=layers.state_dict()))
+    model, checkpoint = load_model(write(tmp_path / "counter.pth", weights=layers.state_dict()))
     assert checkpoint.config.model.name == "counter"
     assert torch.equal(model.count.counter.weight[0], torch.stack([f.weight[1:] for f in layers["counter"].f[:8]]))
 
@@ -156,11 +154,11 @@ def test_nothing_in_a_file_is_run(tmp_path, capsys):
     with (tmp_path / "harmful.pth").open("wb") as file:
         torch.save({"weights": {}, "vocab": Harmful()}, file)
     with pytest.raises(InputError, match=r"harmful\.pth") as raised:
-        load_published(tmp_path / "harmful.pth")
+        load_model(tmp_path / "harmful.pth")
     assert "weights_only" not in str(raised.value), "torch's advice would run the content"
     (tmp_path / "plain.pth").write_bytes(pickle.dumps(Harmful(), protocol=2))
     with pytest.raises(InputError):
-        load_published(tmp_path / "plain.pth")
+        load_model(tmp_path / "plain.pth")
     assert "must not be printed" not in capsys.readouterr().out
 
 
@@ -176,7 +174,7 @@ def test_what_does_not_fit_is_said_with_the_file(tmp_path):
         ({"weights": {"other.weight": torch.zeros(1)}}, "other.weight"),
     ):
         with pytest.raises(InputError, match=said) as raised:
-            load_published(write(tmp_path / "wrong.pth", **changes))
+            load_model(write(tmp_path / "wrong.pth", **changes))
         assert "\n" not in str(raised.value)
     with pytest.raises(InputError, match=r"none\.pth"):
-        load_published(tmp_path / "none.pth")
+        load_model(tmp_path / "none.pth")

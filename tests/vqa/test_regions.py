@@ -3,7 +3,7 @@ import pytest
 
 from tallybox.boxes import nms
 from tallybox.photos import read_photo, sample_photos
-from tallybox.vqa.data.photos import PhotoFeatures
+from tallybox.vqa.data.store import PhotoFeatures
 from tallybox.vqa.regions import choose_regions, regions_of
 from tests.support.photos import embedded_detector
 from tests.support.shared_data import data_folder

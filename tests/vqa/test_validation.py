@@ -4,13 +4,12 @@ import pytest
 import torch
 
 from tallybox.runs import read_results
-from tallybox.vqa.checkpoints import Checkpoint, load_model, read_checkpoint
+from tallybox.vqa.checkpoints import load_model, read_checkpoint
 from tallybox.vqa.config import VqaConfig
 from tallybox.vqa.data.questions import QuestionRecord
 from tallybox.vqa.prediction import answer
 from tallybox.vqa.scoring import Scorer
-from tallybox.vqa.training import train
-from tallybox.vqa.validation import Validator
+from tallybox.vqa.training import Validator, train
 from tests.support.vqa_tiny import CPU, tiny_config, tiny_data
 
 EPOCHS = 6
@@ -18,7 +17,6 @@ EPOCHS = 6
 
 def validator(folder: Path, config: VqaConfig, every: int = 1) -> Validator:
     data = tiny_data(seed=1)
-    checkpoint = Checkpoint(config, data.sizes, data.words, data.answers, 0, 0)
     records = [
         QuestionRecord(
             int(key), int(image), "How many?", tuple(data.answers[k] if k >= 0 else "other" for k in given), "number"
@@ -27,7 +25,7 @@ def validator(folder: Path, config: VqaConfig, every: int = 1) -> Validator:
             data.questions.question_ids, data.questions.images, data.questions.answers, strict=True
         )
     ]
-    return Validator(folder, checkpoint, data.questions, data.store, Scorer(records, [(100, 101)]), CPU, every)
+    return Validator(folder, config, data, Scorer(records, [(100, 101)]), CPU, every)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +41,7 @@ def test_a_line_an_epoch_with_the_official_scores(validated):
     assert [(line["epoch"], line["step"]) for line in lines] == [(epoch, 5 * epoch) for epoch in range(1, EPOCHS + 1)]
     model, checkpoint = load_model(validated)
     scorer = validator(validated, checkpoint.config)
-    expected = scorer.scorer.scores(answer(model, checkpoint, scorer.examples))
+    expected = scorer.scorer.scores(answer(model, checkpoint.answers, scorer.examples))
     assert {name: lines[-1][name] for name in expected} == expected
 
 

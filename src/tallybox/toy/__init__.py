@@ -1,28 +1,14 @@
 """The paper's toy task (section 5.1): draw its images, train models on it, sweep over its settings."""
 
-from tallybox.toy.data import ToyImages, draw_images
-from tallybox.toy.sweep import grid_settings, run_sweep, sweep_settings
-from tallybox.toy.training import (
-    Setting,
-    SettingResult,
-    ToyConfig,
-    ToyTraining,
-    load_layers,
-    save_layers,
-    train_settings,
-)
-
-__all__ = [
-    "Setting",
-    "SettingResult",
-    "ToyConfig",
-    "ToyImages",
-    "ToyTraining",
-    "draw_images",
-    "grid_settings",
-    "load_layers",
-    "run_sweep",
-    "save_layers",
-    "sweep_settings",
-    "train_settings",
-]
+from tallybox.toy.data import ToyImages as ToyImages
+from tallybox.toy.data import draw_images as draw_images
+from tallybox.toy.sweep import grid_settings as grid_settings
+from tallybox.toy.sweep import run_sweep as run_sweep
+from tallybox.toy.sweep import sweep_settings as sweep_settings
+from tallybox.toy.training import Setting as Setting
+from tallybox.toy.training import SettingResult as SettingResult
+from tallybox.toy.training import ToyConfig as ToyConfig
+from tallybox.toy.training import ToyTraining as ToyTraining
+from tallybox.toy.training import load_layers as load_layers
+from tallybox.toy.training import save_layers as save_layers
+from tallybox.toy.training import train_settings as train_settings

@@ -3,13 +3,12 @@
 import csv
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
 from operator import itemgetter
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -45,8 +44,7 @@ WEIGHT_COLOURS = colormaps["RdBu"]
 Results = list[dict[str, Any]]
 
 
-@dataclass(frozen=True)
-class Slice:
+class Slice(NamedTuple):
     """The results of a sweep at one value of a parameter, ordered by the other, which is varied."""
 
     varied: str  # side_length or noise

@@ -151,8 +151,7 @@ class ToyTraining:
         return self._results({name: total / max(config.evaluation_batches, 1) for name, total in totals.items()})
 
     def _results(self, accuracies: dict[str, Tensor]) -> list[SettingResult]:
-        ordered = [name for name in MODELS if name in accuracies]
-        ordered += [name for name in accuracies if name not in MODELS]
+        ordered = [name for name in dict.fromkeys((*MODELS, *accuracies)) if name in accuracies]
         shares = {self.title(name): rounded(accuracies[name].tolist(), 5) for name in ordered}
         activations: list[Any] = [[] for _ in self.settings]
         functions: dict[str, Any] = {}
@@ -206,7 +205,7 @@ def train_settings(
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[SettingResult]:
     """Train models for all settings at once, and score them on fresh images; the defaults are the paper's."""
-    where = torch.device("cpu") if device is None else device
+    where = device or torch.device("cpu")
     training = ToyTraining(settings, seed, config or ToyConfig(), device=where, backend=backend, models=models)
     return training.run(on_progress)
 

@@ -16,8 +16,8 @@ from tallybox.photos.picodet import PicoDet, detections_of
 from tallybox.photos.shipped import shipped_estimator
 from tallybox.vqa.checkpoints import load_model
 from tallybox.vqa.components import GlimpseCounter
-from tallybox.vqa.data.photos import PhotoFeatures
 from tallybox.vqa.data.questions import COUNTING_WORDS
+from tallybox.vqa.data.store import PhotoFeatures
 from tallybox.vqa.data.vocabulary import Vocabulary, question_words
 from tallybox.vqa.model import Batch, scale_features
 from tallybox.vqa.regions import regions_of

@@ -68,7 +68,7 @@ class LabelledBatch(NamedTuple):
 
 
 @dataclass(eq=False)
-class Examples:
+class _Examples:
     """Questions about photos as batches on a device; features are scaled to ``length`` (L2), or not if it is 0."""
 
     questions: EncodedQuestions
@@ -87,7 +87,7 @@ class Examples:
         return {"proposals": int(proposals), "words": int(self.questions.lengths[rows].max())}
 
 
-class ResidentExamples(Examples):
+class ResidentExamples(_Examples):
     """Questions about photos whose proposals are in a device's memory, with scaled features."""
 
     def __post_init__(self) -> None:
@@ -103,14 +103,12 @@ class ResidentExamples(Examples):
         )
         self.relevance = None if questions.relevance is None else torch.from_numpy(questions.relevance).to(device)
         self.features = torch.empty(int(starts[-1]), store.width, device=device, dtype=self.dtype)
-        self.boxes = torch.empty(int(starts[-1]), 4, device=device)
+        self.boxes = torch.from_numpy(np.concatenate([store.boxes_of(row) for row in rows.tolist()])).to(device)
         for first in range(0, len(rows), PHOTOS_PER_CHUNK):
             chunk = rows[first : first + PHOTOS_PER_CHUNK]
             features = np.concatenate([store.features_of(row) for row in chunk.tolist()])
-            boxes = np.concatenate([store.boxes_of(row) for row in chunk.tolist()])
-            target = slice(int(starts[first]), int(starts[first]) + len(boxes))
+            target = slice(int(starts[first]), int(starts[first]) + len(features))
             self.features[target] = scale_features(torch.from_numpy(features).to(device), self.length).to(self.dtype)
-            self.boxes[target] = torch.from_numpy(boxes).to(device)
 
     def at(self, rows: Tensor, *, proposals: int, words: int) -> LabelledBatch:
         """Return the questions in ``rows [B]`` padded to these sizes, without waiting for the device."""
@@ -132,14 +130,13 @@ class ResidentExamples(Examples):
             yield self.at(torch.from_numpy(rows).to(self.device), **self.padded_sizes(rows))
 
 
-class StreamedExamples(Examples):
+class StreamedExamples(_Examples):
     """Questions about photos that are read from the store a few batches ahead."""
 
     def batches(self, order: Iterable[Rows]) -> Iterator[LabelledBatch]:
         """Yield each batch, padded to its largest photo and longest question."""
-        for host in map_in_order(
-            lambda rows: self.read(rows, **self.padded_sizes(rows)), order, threads=READERS, ahead=2
-        ):
+        hosts = map_in_order(lambda rows: self.read(rows, **self.padded_sizes(rows)), order, threads=READERS, ahead=2)
+        for host in hosts:
             yield self.labelled([value.to(self.device, non_blocking=True) for value in host])
 
     def read(self, rows: Rows, *, proposals: int, words: int) -> list[Tensor]:
@@ -162,20 +159,17 @@ class StreamedExamples(Examples):
         return LabelledBatch(Batch(scaled, boxes, mask, words, lengths), answers, *relevance)
 
 
+Examples = ResidentExamples | StreamedExamples
+
+
 def load_examples(
-    questions: EncodedQuestions,
-    store: FeatureStore,
-    device: torch.device,
-    dtype: torch.dtype,
-    length: float,
-    max_bytes: int | None = None,
-) -> ResidentExamples | StreamedExamples:
-    """Copy the photos to a device's memory if they fit, by default into the free memory; else stream them."""
+    questions: EncodedQuestions, store: FeatureStore, device: torch.device, dtype: torch.dtype, length: float
+) -> Examples:
+    """Copy the photos to a device's memory if they fit into what is free; else stream them."""
     proposals = int(store.num_boxes[np.unique(questions.images)].sum())
     needed = proposals * (store.width * dtype.itemsize + 16)
-    if max_bytes is None:
-        max_bytes = torch.cuda.mem_get_info(device)[0] - SPARE_GPU_BYTES if device.type == "cuda" else HOST_BYTES
-    return (ResidentExamples if needed < max_bytes else StreamedExamples)(questions, store, device, dtype, length)
+    free = torch.cuda.mem_get_info(device)[0] - SPARE_GPU_BYTES if device.type == "cuda" else HOST_BYTES
+    return (ResidentExamples if needed < free else StreamedExamples)(questions, store, device, dtype, length)
 
 
 def fitted(relevance: Tensor, proposals: int) -> Tensor:

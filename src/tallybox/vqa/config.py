@@ -9,23 +9,20 @@ from typing import Any, Literal, cast, get_args, get_origin
 from tallybox.errors import InputError, InputTypeError, did_you_mean
 
 MODELS = ("baseline", "nms", "counter", "presence")
-Padding = Literal["masked", "published"]
-Level = Literal["free", "mean"]
 Precision = Literal["auto", "bfloat16", "float32", "float64"]
 
 KINDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 # The smallest and the largest value of numbers, by the names of fields; others are at least 1 if whole, else 0.
 RANGES: dict[str, tuple[float, float]] = {
-    "dropout": (0, 1),
-    "attention_dropout": (0, 1),
-    "nms_iou_threshold": (0, 1),
-    "nms_score_threshold": (0, 1),
+    **dict.fromkeys(("dropout", "attention_dropout", "nms_iou_threshold", "nms_score_threshold", "difficulty"), (0, 1)),
+    **dict.fromkeys(("train_photos", "val_photos"), (2, math.inf)),  # photos in pairs
+    "test_photos": (0, math.inf),
     "batch": (2, math.inf),  # batch normalisation needs two
     "seed": (0, 2**63 - 1),
 }
 
 
-class _Checked:
+class Checked:
     """A configuration that raises if a value is out of range, or of another type than its default."""
 
     def __post_init__(self) -> None:
@@ -46,7 +43,7 @@ class _Checked:
 
 
 @dataclass(frozen=True)
-class ModelConfig(_Checked):
+class ModelConfig(Checked):
     """The model of the paper's appendix "Baseline architecture", with or without a component that counts."""
 
     name: str = "counter"  # one of MODELS, or your own component as package.module:Class
@@ -61,28 +58,26 @@ class ModelConfig(_Checked):
     segments: int = 16  # of its piecewise linear functions; the paper's d
     # How photos with fewer proposals are padded. masked: padding changes nothing. published: zeros take part in the
     # softmax and in the counter, as in the published code.
-    padding: Padding = "masked"
+    padding: Literal["masked", "published"] = "masked"
     feature_length: float = 1.0  # L2 norm that each proposal's features are scaled to; 0: not scaled
     nms_iou_threshold: float = 0.5  # of the nms model
     nms_score_threshold: float = 0.0  # on the logistic of a proposal's mean glimpse; 0: no proposal is left out by it
     sharpness: float = 1.0  # factor of the first glimpse before the component that counts
     # Softmax ignores a constant that is added to all logits of a photo, so their level may drift until the component
     # sees 1 (or 0) everywhere. free: logits as they are, as in the paper. mean: minus their mean, plus a learned bias.
-    level: Level = "free"
+    level: Literal["free", "mean"] = "free"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.name not in MODELS and ":" not in self.name:
             hint = did_you_mean(self.name, MODELS)
-            raise InputError(
-                f"model name must be one of {', '.join(MODELS)} or package.module:Class, not {self.name!r}{hint}"
-            )
+            raise InputError(f"name must be {', '.join(MODELS)} or package.module:Class, not {self.name!r}{hint}")
         if self.padding == "published" and self.level != "free":
             raise InputError('padding = "published" needs level = "free", as in the published code')
 
 
 @dataclass(frozen=True)
-class TrainingConfig(_Checked):
+class TrainingConfig(Checked):
     """The paper's training, and what the paper leaves open: precision, speed, logging."""
 
     batch: int = 256  # questions per step

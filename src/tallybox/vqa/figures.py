@@ -25,16 +25,15 @@ from tallybox.plotting import BLUE, GREEN, GREY, ORANGE, PURPLE, add_letters, ad
 from tallybox.runs import read_results
 from tallybox.toy.figures import Results, draw_role, read_sweep
 from tallybox.vqa.batches import StreamedExamples
-from tallybox.vqa.checkpoints import Checkpoint
+from tallybox.vqa.checkpoints import Checkpoint, load_model
 from tallybox.vqa.components import GlimpseCounter, PublishedGlimpseCounter
-from tallybox.vqa.data.photos import photo_id
 from tallybox.vqa.data.questions import QuestionRecord
 from tallybox.vqa.data.splits import EncodedQuestions, open_records
-from tallybox.vqa.data.store import FeatureStore
+from tallybox.vqa.data.store import FeatureStore, photo_id
 from tallybox.vqa.model import VqaModel
-from tallybox.vqa.prediction import load_run, open_for_model, prepared_folder
+from tallybox.vqa.prediction import open_for_model, prepared_folder
 from tallybox.vqa.scoring import true_count
-from tallybox.vqa.validation import VALIDATION
+from tallybox.vqa.training import VALIDATION
 
 # The toy task's activations are drawn for noise near these values, as in the paper's last figure of activations.
 TOY_NOISE = {0.4: GREEN, 0.7: ORANGE, 1.0: PURPLE}
@@ -52,7 +51,7 @@ def draw_run_figures(
     run: Path, out: Path, *, split: str, prepared: Path | None, toy: Path | None, photos: Path | None, pdf: bool = False
 ) -> list[Path]:
     """Draw a run's figures into a folder; return the files."""
-    model, _ = load_run(run)
+    model, checkpoint = load_model(run)
     folder = run if run.is_dir() else run.parent
     log, validated = read_results(folder / "results.jsonl"), read_results(folder / VALIDATION)
     drawings: dict[str, Callable[[Path], None]] = {}
@@ -62,22 +61,13 @@ def draw_run_figures(
         trained = {"VQA": [activation_knots(model.count.counter.weight.detach()[0].double()).tolist()]}
         fixed, results = (None, []) if toy is None else read_sweep(toy)
         drawings["activations"] = partial(draw_trained_activations, trained=trained, toy=results, side_length=fixed)
-        records = reversed(open_records(prepared_folder(run, prepared), split))
-        first_of_count = {true_count(record): record.question_id for record in records}
+        source = prepared_folder(run, prepared)
+        records = open_records(source, split)
+        first_of_count = {true_count(record): record.question_id for record in reversed(records)}
         if question_ids := [first_of_count[count] for count in EXAMPLE_COUNTS if count in first_of_count]:
-            examples = counting_examples(run, question_ids, split=split, prepared=prepared)
+            examples = explained(model, checkpoint, *open_for_model(checkpoint, source, split), records, question_ids)
             drawings["examples"] = partial(draw_examples, examples=with_photos(examples, photos))
     return draw_all(out, drawings, pdf=pdf)
-
-
-def counting_examples(
-    run: Path, question_ids: Sequence[int], *, split: str = "val", prepared: Path | None = None
-) -> list[dict[str, Any]]:
-    """Return the counter model's computation for counting questions of a prepared split, see `explained`."""
-    model, checkpoint = load_run(run)
-    folder = prepared_folder(run, prepared)
-    (questions, store), records = open_for_model(checkpoint, folder, split), open_records(folder, split)
-    return explained(model, checkpoint, questions, store, records, question_ids)
 
 
 def explained(
@@ -184,7 +174,7 @@ def with_photos(examples: list[dict[str, Any]], folder: Path | None) -> list[dic
 
 
 def draw_examples(path: Path, examples: Sequence[Mapping[str, Any]]) -> None:
-    """Draw each example of `counting_examples`: its boxes, A, D and C, count and answers; three in a row."""
+    """Draw each example of `explained`: its boxes, A, D and C, count and answers; three in a row."""
     columns = 1 if path.stem.endswith("-narrow") else min(len(examples), 3)
     rows = -(-len(examples) // columns)
     colours = ON_PHOTOS if any(example.get("photo") for example in examples) else ON_PAPER

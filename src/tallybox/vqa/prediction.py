@@ -14,28 +14,20 @@ import torch
 from tallybox.errors import InputError
 from tallybox.files import write_text
 from tallybox.runs import read_config
-from tallybox.vqa.batches import ResidentExamples, StreamedExamples, load_examples
-from tallybox.vqa.checkpoints import Checkpoint, load_model
-from tallybox.vqa.config import MODELS
-from tallybox.vqa.data.splits import (
-    JOINED_SPLITS,
-    EncodedQuestions,
-    encode_words,
-    open_pairs,
-    open_questions,
-    open_records,
-)
+from tallybox.vqa.batches import Examples, load_examples
+from tallybox.vqa.checkpoints import PUBLISHED_SUFFIXES, Checkpoint, load_model
+from tallybox.vqa.config import MODELS, VqaConfig
+from tallybox.vqa.data.questions import JOINED_SPLITS
+from tallybox.vqa.data.splits import EncodedQuestions, encode_words, open_pairs, open_questions, open_records
 from tallybox.vqa.data.store import PHOTOS, FeatureStore
 from tallybox.vqa.data.vocabulary import VOCABULARY, Vocabulary
 from tallybox.vqa.model import VqaModel
-from tallybox.vqa.published import load_published
 from tallybox.vqa.scoring import Scorer
 from tallybox.vqa.steps import autocast, compute_dtype
 
 BATCH_QUESTIONS = 512
-PUBLISHED_SUFFIXES = (".pth", ".pt")
 
-OnProgress = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]  # how much is done, of how much
 Scores = dict[str, float]  # by the names of `scoring.KEYS` and `COUNT_KEYS`
 
 
@@ -50,9 +42,9 @@ def predict_run(
 ) -> tuple[Checkpoint, dict[int, str]]:
     """Return a run's checkpoint and its answers to the questions of a split, by question id."""
     folder = prepared_folder(run, prepared)
-    model, checkpoint = load_run(run, name)
-    examples = examples_of(checkpoint, *open_for_model(checkpoint, folder, split), device)
-    return checkpoint, answer(model, checkpoint, examples, on_progress)
+    model, checkpoint = load_model(run, name)
+    examples = examples_of(checkpoint.config, *open_for_model(checkpoint, folder, split), device)
+    return checkpoint, answer(model, checkpoint.answers, examples, on_progress)
 
 
 def open_for_model(checkpoint: Checkpoint, folder: Path, split: str) -> tuple[EncodedQuestions, FeatureStore]:
@@ -63,30 +55,23 @@ def open_for_model(checkpoint: Checkpoint, folder: Path, split: str) -> tuple[En
     store = FeatureStore.open(folder / PHOTOS)
     questions = open_questions(folder, split, store)
     if store.width != checkpoint.sizes.features:
-        raise InputError(
-            f"The model was trained on {checkpoint.sizes.features} features a proposal, but {folder} has {store.width}."
-        )
+        raise InputError(f"{folder} has {store.width} features a proposal, the model {checkpoint.sizes.features}.")
     if Vocabulary.load(folder / VOCABULARY).words != checkpoint.words:
         words, lengths = encode_words(Vocabulary(checkpoint.words, checkpoint.answers), open_records(folder, split))
         questions = replace(questions, words=words, lengths=lengths, answers=None)
     return questions, store
 
 
-def examples_of(
-    checkpoint: Checkpoint, questions: EncodedQuestions, store: FeatureStore, device: torch.device
-) -> ResidentExamples | StreamedExamples:
+def examples_of(config: VqaConfig, questions: EncodedQuestions, store: FeatureStore, device: torch.device) -> Examples:
     """Return questions as a model reads them: its precision, its length of features."""
-    dtype = compute_dtype(checkpoint.config.training.precision, device)
-    return load_examples(questions, store, device, dtype, checkpoint.config.model.feature_length)
+    dtype = compute_dtype(config.training.precision, device)
+    return load_examples(questions, store, device, dtype, config.model.feature_length)
 
 
 def answer(
-    model: VqaModel,
-    checkpoint: Checkpoint,
-    examples: ResidentExamples | StreamedExamples,
-    on_progress: OnProgress = lambda done, total: None,
+    model: VqaModel, texts: Sequence[str], examples: Examples, on_progress: OnProgress = lambda done, total: None
 ) -> dict[int, str]:
-    """Return a model's most probable answer to each question of examples, by question id."""
+    """Return a model's most probable answer, one of ``texts``, to each question of examples, by question id."""
     questions, device, dtype = examples.questions, examples.device, examples.dtype
     model = model.to(device, torch.float64 if dtype == torch.float64 else torch.float32).eval()
     order = np.split(np.arange(len(questions)), range(BATCH_QUESTIONS, len(questions), BATCH_QUESTIONS))
@@ -95,29 +80,21 @@ def answer(
         for labelled in examples.batches(order):
             indices += model(labelled.batch)[0].argmax(-1).tolist()
             on_progress(len(indices), len(questions))
-    answers = (checkpoint.answers[index] for index in indices)
-    return dict(zip(questions.question_ids.tolist(), answers, strict=True))
-
-
-def load_run(run: Path, name: str | None = None) -> tuple[VqaModel, Checkpoint]:
-    """Return the model of a run, or of a file of the published code; ``name`` is the run's component of your own."""
-    return load_published(run) if run.suffix in PUBLISHED_SUFFIXES else load_model(run, name)
+    return dict(zip(questions.question_ids.tolist(), (texts[index] for index in indices), strict=True))
 
 
 def prepared_folder(run: Path, prepared: Path | None) -> Path:
     """Return ``prepared`` if given, else the prepared folder that a run was trained from."""
     source = prepared or run_settings(run).get("prepared")
     if source is None or not Path(source).exists():
-        known = "an unknown folder" if source is None else f"{source}, which is not there"
-        raise InputError(f"{run} was trained from {known}; name its prepared folder with --prepared")
+        raise InputError(f"{run}: its prepared folder ({source or 'unknown'}) is not there; name one with --prepared")
     return Path(source)
 
 
 def run_settings(run: Path) -> dict[str, Any]:
     """Return the config.json of a run, given its folder or a checkpoint in it; empty for a checkpoint alone."""
-    folder = run if run.is_dir() else run.parent
     # A config.json beside a file of the published code is not of tallybox.
-    return {} if run.suffix in PUBLISHED_SUFFIXES else read_config(folder)
+    return {} if run.suffix in PUBLISHED_SUFFIXES else read_config(run if run.is_dir() else run.parent)
 
 
 def read_answers(path: str | Path) -> dict[int, str]:

@@ -15,8 +15,7 @@ from tallybox.errors import InputError
 from tallybox.photos.images import Photo
 from tallybox.photos.picodet import PicoDet, RawDetections
 from tallybox.photos.pipeline import OnFailure, OnProgress, map_photos
-from tallybox.vqa.data.photos import PhotoFeatures, photo_id
-from tallybox.vqa.data.store import FeatureStore, write_features
+from tallybox.vqa.data.store import FeatureStore, PhotoFeatures, photo_id, write_features
 
 SAME_REGION_IOU = 0.7
 MAX_REGIONS = 36
@@ -61,7 +60,6 @@ def write_photo_features(
     out: Path,
     *,
     detector: PicoDet | None = None,
-    photos_in_file: int = PHOTOS_IN_FILE,
     on_failure: OnFailure = lambda error: None,
     on_progress: OnProgress = lambda done, total: None,
 ) -> int:
@@ -89,7 +87,7 @@ def write_photo_features(
             else:
                 yield photo._replace(image_id=name)
 
-    for number, batch in enumerate(in_batches(described() if remaining else (), photos_in_file), len(files)):
+    for number, batch in enumerate(in_batches(described() if remaining else (), PHOTOS_IN_FILE), len(files)):
         write_features(out / f"{number:06}.safetensors", batch)
         there |= {photo.image_id for photo in batch}
     if not there:

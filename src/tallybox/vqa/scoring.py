@@ -69,15 +69,12 @@ class Scorer:
     def scores(self, predictions: Mapping[int, str]) -> dict[str, float]:
         """Return the scores of one answer to every question, by `KEYS` and `COUNT_KEYS`."""
         if missing := self._rows.keys() - predictions.keys():
-            raise InputError(
-                f"{len(missing)} of {len(self._rows)} questions have no answer, among them {min(missing)}."
-            )
+            raise InputError(f"{len(missing)} questions have no answer, among them {min(missing)}.")
         if unknown := predictions.keys() - self._rows.keys():
             raise InputError(f"{len(unknown)} answers are to unknown questions, among them {min(unknown)}.")
         answers = [predictions[question_id] for question_id in self._rows]
-        right = np.array(
-            [found.get(write(answer), 0.0) for answer, (write, found) in zip(answers, self._accuracies, strict=True)]
-        )
+        compared = zip(answers, self._accuracies, strict=True)
+        right = np.array([found.get(write(answer), 0.0) for answer, (write, found) in compared])
         both_right = (right == 1)[self._pairs].all(1).astype(float)
         said = [min(whole_number(answers[row]) or 0, LARGEST_COUNT) for row in self._counted.tolist()]
         errors = np.abs(said - self._truths)

@@ -18,11 +18,10 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from tallybox.boxes import numpy_box_iou
-from tallybox.errors import InputError
 from tallybox.files import atomic_writing
-from tallybox.vqa.data.photos import PhotoFeatures
+from tallybox.vqa.config import Checked
 from tallybox.vqa.data.questions import ANSWERS_PER_QUESTION
-from tallybox.vqa.data.store import write_tsv
+from tallybox.vqa.data.store import PhotoFeatures, write_tsv
 
 FEATURES = "features.tsv"
 YEARS = {"train": "train2014", "val": "val2014", "test": "test2015"}
@@ -67,7 +66,7 @@ Facts = Mapping[int, Mapping[Query, str]]  # by photo: possible questions and th
 
 
 @dataclass(frozen=True)
-class World:
+class World(Checked):
     """How many photos are simulated, and how difficult they are.
 
     ``difficulty`` from 0 to 1 scales noise of features, jitter and parts of duplicates, and overlap of objects.
@@ -80,13 +79,6 @@ class World:
     features: int = 64
     difficulty: float = 0.4
     seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.difficulty <= 1:
-            raise InputError(f"difficulty must be between 0 and 1, but got {self.difficulty}")
-        for name, minimum in (("train_photos", 2), ("val_photos", 2), ("questions_per_photo", 1), ("features", 1)):
-            if getattr(self, name) < minimum:
-                raise InputError(f"{name} must be at least {minimum}, but got {getattr(self, name)}")
 
 
 @dataclass(frozen=True)

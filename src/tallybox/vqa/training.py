@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,23 +19,53 @@ from tallybox.concurrency import single_threaded_torch
 from tallybox.errors import InputError
 from tallybox.files import write_text
 from tallybox.runs import CONFIG, check_unchanged, read_config, read_results, versions
-from tallybox.vqa.batches import Rows, TrainingData, answerable, epoch_order, load_examples, open_training_data
-from tallybox.vqa.checkpoints import FILE, Checkpoint, read_checkpoint, write_checkpoint
+from tallybox.vqa.batches import Examples, Rows, TrainingData, answerable, epoch_order, open_training_data
+from tallybox.vqa.checkpoints import FILE, Checkpoint, model_of, read_checkpoint, write_checkpoint
 from tallybox.vqa.components import CustomCount, PublishedGlimpseCounter
 from tallybox.vqa.config import VqaConfig
 from tallybox.vqa.data.splits import has_split, open_pairs, open_questions, open_records
 from tallybox.vqa.graphed_steps import GraphedSteps
 from tallybox.vqa.model import VqaModel
+from tallybox.vqa.prediction import OnProgress, answer, examples_of
 from tallybox.vqa.scoring import Scorer
 from tallybox.vqa.steps import VqaTrainer
-from tallybox.vqa.validation import Validator
 
 # Multiplications in the largest layer of a step. Measured on two busy cores at 42 million: a step took 0.05 s on one
 # thread, and up to 1.9 s on two.
 MIN_PRODUCTS_FOR_THREADS = 500_000_000
 
-OnProgress = Callable[[int, int], None]  # steps done, steps in all
 OnEpoch = Callable[[int, VqaModel], None]  # epochs done, and the model after them
+
+VALIDATION = "validation.jsonl"  # the file of scores in a run's folder
+
+
+@dataclass(frozen=True)
+class Validator:
+    """Scores a model after epochs of `train`, on questions that it is not trained on, into its folder."""
+
+    folder: Path
+    config: VqaConfig
+    data: TrainingData  # to score it on
+    scorer: Scorer
+    device: torch.device
+    every: int = 1  # epochs; the last is scored in any case
+
+    @cached_property
+    def examples(self) -> Examples:
+        """The questions; in the memory of a GPU, those that a model is trained on come first."""
+        return examples_of(self.config, self.data.questions, self.data.store, self.device)
+
+    def __call__(self, epoch: int, model: VqaModel) -> None:
+        """Score the model after an epoch and add a line."""
+        if epoch % self.every and epoch < self.config.training.epochs:
+            return
+        copy = model_of(model.config, model.sizes, model.state_dict(), self.folder)  # the trained one may be compiled
+        scores = self.scorer.scores(answer(copy, self.data.answers, self.examples))
+        step = read_results(self.folder / "results.jsonl")[-1]["step"]
+        # Epochs after a checkpoint are repeated.
+        lines = [line for line in read_results(self.folder / VALIDATION) if line["epoch"] < epoch]
+        lines.append({"epoch": epoch, "step": step, **scores})
+        write_text(self.folder / VALIDATION, "".join(json.dumps(line) + "\n" for line in lines))
 
 
 def train(
@@ -84,10 +115,9 @@ def train_prepared(
     if validate_every and (split != "train" or not has_split(prepared, "val")):
         raise InputError("--validate-every needs a split val that is not trained on")
     if split == "train" and validate_every != 0 and has_split(prepared, "val"):
-        state = Checkpoint(config, data.sizes, data.words, data.answers, epoch=0, steps=0)
         scorer = Scorer(open_records(prepared, "val"), open_pairs(prepared, "val"))
-        questions = open_questions(prepared, "val", data.store)
-        options["on_epoch"] = Validator(folder, state, questions, data.store, scorer, device, validate_every or 1)
+        others = replace(data, questions=open_questions(prepared, "val", data.store))
+        options["on_epoch"] = Validator(folder, config, others, scorer, device, validate_every or 1)
     return train(data, folder, config, **options)
 
 
@@ -110,7 +140,7 @@ class VqaRun:
             check_unchanged(folder, earlier | allowed | {"prepared": settings.get("prepared")}, settings)
         torch.manual_seed(training.seed)
         self.trainer = VqaTrainer(VqaModel(config.model, data.sizes), training, device)
-        self.examples = load_examples(questions, data.store, device, self.trainer.dtype, config.model.feature_length)
+        self.examples = examples_of(config, questions, data.store, device)
         self.graphed: GraphedSteps | None = None
         if training.fast and device.type == "cuda":
             self.trainer.compile()

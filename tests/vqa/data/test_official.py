@@ -31,10 +31,7 @@ def test_test_split_has_no_answers(tmp_path):
 @pytest.mark.parametrize(
     ("records", "message"),
     [
-        (
-            [question(5), {"question_id": "six", "image_id": 7, "question": "?"}],
-            r"question_id",
-        ),
+        ([question(5), {"question_id": "six", "image_id": 7, "question": "?"}], r"question_id"),
         ([question(5), {"question_id": 6, "question": "?"}], r"image_id"),
         ([question(5), question(5)], r"question 5"),
     ],

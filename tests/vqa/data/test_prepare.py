@@ -3,10 +3,9 @@ import pytest
 
 from tallybox.errors import InputError
 from tallybox.vqa.data.official import official_files, read_questions, read_records
-from tallybox.vqa.data.photos import PhotoFeatures
 from tallybox.vqa.data.prepare import prepare
 from tallybox.vqa.data.splits import open_pairs, open_questions, open_records
-from tallybox.vqa.data.store import FeatureStore, write_features, write_tsv
+from tallybox.vqa.data.store import FeatureStore, PhotoFeatures, write_features, write_tsv
 from tallybox.vqa.data.vocabulary import Vocabulary
 from tests.support.shared_data import data_folder
 from tests.support.vqa_files import annotation, annotations_file, small_photos, small_set, write_json

@@ -40,11 +40,7 @@ CONTRACTIONS["somebody'd"] = "somebodyd"
 
 @lru_cache(maxsize=1 << 16)  # a few answers make up most of the millions that are compared
 def normalise(answer: str) -> str:
-    """Return the form of an answer that the official evaluation compares.
-
-    >>> normalise("The two dogs!"), normalise("red/white"), normalise("1,000"), normalise("dont know.")
-    ('2 dogs', 'red white', '1000', "don't know")
-    """
+    """Return the form of an answer that the official evaluation compares."""
     answer = on_one_line(answer)
     drop_all = COMMA_BETWEEN_DIGITS.search(answer) is not None
     left = answer

@@ -2,8 +2,8 @@
 
 import collections
 import re
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +11,9 @@ from numpy.typing import NDArray
 from tallybox.detections.coco import Int64, JsonRecord
 from tallybox.errors import InputError
 from tallybox.files import read_json
-from tallybox.vqa.data.photos import photo_id
-from tallybox.vqa.data.questions import ANSWER_TYPES, QuestionRecord
-from tallybox.vqa.data.splits import SPLITS
+from tallybox.vqa.data.questions import ANSWER_TYPES, SPLITS, QuestionRecord
+from tallybox.vqa.data.store import photo_id
 
-QUESTIONS = "a file of VQA questions"
-ANNOTATIONS = "a file of VQA annotations"
-PAIRS = "a file of complementary pairs, a JSON array of pairs of question ids"
 # The official names, with or without the version: v2_OpenEnded_mscoco_train2014_questions.json, gzipped or not.
 OFFICIAL_NAME = re.compile(
     r"(?:v\d_)?(?:OpenEnded_)?(?:mscoco|abstract_v\d+)_(?P<split>train|val|test-dev|test)\d{4}_"
@@ -50,8 +46,7 @@ class _AnnotationsFile(JsonRecord):
     annotations: list[_Annotation]
 
 
-@dataclass(frozen=True)
-class SplitFiles:
+class SplitFiles(NamedTuple):
     """The official files of a split; a test split has questions only."""
 
     questions: Path
@@ -83,7 +78,8 @@ def read_records(questions: Path, annotations: Path | None = None) -> list[Quest
     asked = read_questions(questions)
     if annotations is None:
         return [QuestionRecord(q.question_id, photo_id(q.image_id), q.question, None, None) for q in asked]
-    by_id = {one.question_id: one for one in read_json(annotations, _AnnotationsFile, ANNOTATIONS).annotations}
+    annotated = read_json(annotations, _AnnotationsFile, "a file of VQA annotations").annotations
+    by_id = {one.question_id: one for one in annotated}
     records = []
     for q in asked:
         found = by_id.get(q.question_id)
@@ -98,16 +94,16 @@ def read_records(questions: Path, annotations: Path | None = None) -> list[Quest
 
 def read_questions(path: Path) -> list[_Question]:
     """Return the records of a questions file; ids must differ."""
-    questions = read_json(path, _QuestionsFile, QUESTIONS).questions
+    questions = read_json(path, _QuestionsFile, "a file of VQA questions").questions
     if not questions:
         raise InputError(f"{path} has no questions.")
-    repeated = collections.Counter(question.question_id for question in questions).most_common(1)[0]
-    if repeated[1] > 1:
-        raise InputError(f"{path}: question {repeated[0]} occurs {repeated[1]} times")
+    (question_id, times), *_ = collections.Counter(question.question_id for question in questions).most_common(1)
+    if times > 1:
+        raise InputError(f"{path}: question {question_id} occurs {times} times")
     return questions
 
 
 def read_pairs(path: Path) -> NDArray[np.int64]:
     """Return pairs of question ids, `[K, 2]`: the same question about two photos with different answers."""
-    pairs = read_json(path, list[tuple[Int64, Int64]], PAIRS)
+    pairs = read_json(path, list[tuple[Int64, Int64]], "a JSON array of complementary pairs of question ids")
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)

@@ -10,7 +10,8 @@ import numpy as np
 
 from tallybox.errors import InputError
 from tallybox.vqa.data.official import SplitFiles, read_pairs, read_records
-from tallybox.vqa.data.splits import JOINED_SPLITS, open_questions, write_split
+from tallybox.vqa.data.questions import JOINED_SPLITS
+from tallybox.vqa.data.splits import open_questions, write_split
 from tallybox.vqa.data.store import PHOTOS, FeatureStore, read_features, read_tsv, write_features
 from tallybox.vqa.data.vocabulary import VOCABULARY, Vocabulary
 
@@ -49,14 +50,13 @@ def prepare(
     counts: dict[str, dict[str, int]] = {"questions": {}, "left_out": {}, "lost_questions": {}, "unanswerable": {}}
     for split, files in splits.items():
         known = [record for record in records[split] if record.image_id in store.row_of]
-        lost = len(records[split]) - len(known)
+        absent = [record.image_id for record in records[split] if record.image_id not in store.row_of]
         if split.startswith("test") and not known:
-            counts["left_out"][split] = lost
+            counts["left_out"][split] = len(absent)
             continue
-        if lost and not (skip_missing and known):
-            absent = [record.image_id for record in records[split] if record.image_id not in store.row_of]
+        if absent and not (skip_missing and known):
             raise InputError(
-                f"{files.questions}: {lost} questions are about {len(set(absent))} photos that no "
+                f"{files.questions}: {len(absent)} questions are about {len(set(absent))} photos that no "
                 f"file of features has, among them {absent[0]}; add files with --features, or pass --skip-missing"
             )
         pairs = np.empty((0, 2), np.int64) if files.pairs is None else read_pairs(files.pairs)
@@ -64,7 +64,7 @@ def prepare(
         write_split(out, split, known, pairs[both_known], vocabulary)
         on_progress(f"{split} questions", len(known), len(known))
         answers = open_questions(out, split, store).answers
-        counts["questions"][split], counts["lost_questions"][split] = len(known), lost
+        counts["questions"][split], counts["lost_questions"][split] = len(known), len(absent)
         counts["unanswerable"][split] = 0 if answers is None else int((answers < 0).all(1).sum())
     return {
         **counts,

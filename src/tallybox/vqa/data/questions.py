@@ -1,10 +1,12 @@
-"""A question of VQA v2 with the answers of ten people."""
+"""A question of VQA v2 with the answers of ten people, and the splits of the questions."""
 
 from typing import NamedTuple
 
 ANSWERS_PER_QUESTION = 10  # in VQA v2
 ANSWER_TYPES = ("yes/no", "number", "other")
 COUNTING_WORDS = "how many"
+SPLITS = ("train", "val", "test", "test-dev")
+JOINED_SPLITS = {"trainval": ("train", "val")}
 
 
 class QuestionRecord(NamedTuple):

@@ -14,12 +14,10 @@ from numpy.typing import NDArray
 
 from tallybox.errors import InputError
 from tallybox.files import atomic_writing, import_optional, read_tensors, write_tensors
-from tallybox.vqa.data.questions import ANSWERS_PER_QUESTION, QuestionRecord
+from tallybox.vqa.data.questions import ANSWERS_PER_QUESTION, JOINED_SPLITS, SPLITS, QuestionRecord
 from tallybox.vqa.data.store import PHOTOS, FeatureStore
 from tallybox.vqa.data.vocabulary import Vocabulary
 
-SPLITS = ("train", "val", "test", "test-dev")
-JOINED_SPLITS = {"trainval": ("train", "val")}
 UNKNOWN_RELEVANCE = -1
 
 
@@ -52,8 +50,9 @@ def write_split(
     relevance: NDArray[np.int8] | None = None,
 ) -> None:
     """Write a split's questions, as the official files have them and encoded."""
+    msgspec = import_optional("msgspec", needed_for="writing questions", install="'tallybox[vqa]'")
     with atomic_writing(folder / f"{split}.jsonl") as file:
-        file.write(_msgspec().json.Encoder().encode_lines(records))
+        file.write(msgspec.json.Encoder().encode_lines(records))
     words, lengths = encode_words(vocabulary, records)
     question_ids = np.array([record.question_id for record in records], np.int64)
     arrays: dict[str, NDArray[Any]] = {"question_ids": question_ids, "words": words, "lengths": lengths, "pairs": pairs}
@@ -113,7 +112,7 @@ def open_questions(folder: Path, split: str, store: FeatureStore | None = None) 
 
 def open_records(folder: Path, split: str) -> list[QuestionRecord]:
     """Return a split's questions as the official files have them, in the order of `open_questions`."""
-    msgspec = _msgspec()
+    msgspec = import_optional("msgspec", needed_for="reading questions", install="'tallybox[vqa]'")
     decoder = msgspec.json.Decoder(QuestionRecord)
     records: list[QuestionRecord] = []
     for part in _parts(folder, split):
@@ -148,7 +147,3 @@ def _read(folder: Path, split: str) -> tuple[dict[str, Any], dict[str, torch.Ten
         return read_tensors(path)
     except ValueError as error:
         raise InputError(f"{path} is damaged ({error}); repeat tallybox vqa prepare") from None
-
-
-def _msgspec() -> Any:
-    return import_optional("msgspec", needed_for="a file of questions", install="'tallybox[vqa]'")

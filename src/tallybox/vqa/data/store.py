@@ -1,19 +1,14 @@
 """Photos' features on the disk: bottom-up attention's TSV files, the plain layout, and the store, a folder of that.
 
-A line of a TSV file, plain or gzipped, is a photo: image_id, image_w, image_h, num_boxes, boxes (`[N, 4]` float32 in
-base64, x1 y1 x2 y2 in pixels) and features (`[N, F]` likewise), or LXMERT's ten columns, which also name objects and
-attributes. N is 36 for every photo, or 10 to 100.
-
-A file in the plain layout has ``num_boxes [I]``, ``sizes_wh [I, 2]``, ``boxes_xyxy [P, 4]`` and ``features [P, F]``:
-the proposals of all photos one after another, in half precision, without padding. Its metadata has ``image_ids``
-(JSON). The store of a prepared folder has one such file for each file of features it was made from; files are
-memory-mapped.
+docs/reference/vqa-data.md describes both layouts. The store of a prepared folder has a file in the plain layout, which
+is memory-mapped, for each file of features it was made from.
 """
 
 import base64
 import binascii
 import io
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,14 +16,14 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from tallybox.errors import InputError
-from tallybox.files import atomic_writing, error_summary, import_optional, open_binary
-from tallybox.vqa.data.photos import PhotoFeatures, checked_photo
+from tallybox.files import atomic_writing, error_summary, open_binary, read_safetensors
 
 PHOTOS = "photos"  # the store of a prepared folder
 # The arrays of a file, with their dtypes in safetensors and NumPy.
@@ -43,6 +38,55 @@ COLUMNS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
 PLACES = {6: range(6), 10: (0, 2, 1, 7, 8, 9)}
 FLOAT32 = np.dtype("<f4")
 READ_BYTES = 1 << 22  # lines are long; smaller reads take three times as long
+COCO_NAME = re.compile(r"(?:.*/)?COCO_(?:train|val|test)\d{4}_(\d+)(?:\.jpg)?(?:\.npz)?")
+VISUAL_GENOME_NAME = re.compile(r"(?:.*/)?VG_100K(?:_2)?/(\d+)(?:\.jpg)?(?:\.npz)?")
+SUFFIX = re.compile(r"\.(?:jpe?g|png|webp|gif|bmp|tiff?)$", re.IGNORECASE)
+MAX_FEATURE = float(np.finfo(np.float16).max)  # features are stored in half precision
+
+
+class PhotoFeatures(NamedTuple):
+    """The N proposals of one photo with F features each."""
+
+    image_id: str  # as `photo_id` writes it
+    size_wh: tuple[float, float]
+    boxes_xyxy: NDArray[np.float32]  # [N, 4] pixels
+    features: NDArray[np.floating]  # [N, F]
+
+
+def photo_id(value: int | str) -> str:
+    """Return a photo's id as text: a number without leading zeros for COCO's names, ``VG/number`` for Visual Genome's.
+
+    Other names stay as they are, without the suffix of a photo.
+    """
+    text = str(value).strip()
+    if match := COCO_NAME.fullmatch(text):
+        return str(int(match[1]))
+    if match := VISUAL_GENOME_NAME.fullmatch(text):
+        return f"VG/{int(match[1])}"
+    plain = SUFFIX.sub("", text.removesuffix(".npz"))
+    return str(int(plain)) if plain.isascii() and plain.isdigit() else plain
+
+
+def checked_photo(
+    where: str, image_id: int | str, size_wh: tuple[float, float], boxes: NDArray[Any], features: NDArray[Any]
+) -> PhotoFeatures:
+    """Return a photo of ``boxes [N, 4]`` and ``features [N, F]``; raise if a value is wrong."""
+    if not str(image_id).strip():
+        raise InputError(f"{where}: image_id is empty")
+    if boxes.ndim != 2 or boxes.shape[1] != 4 or not len(boxes):
+        raise InputError(f"{where}: boxes have shape {list(boxes.shape)}, expected [N, 4] with at least one box")
+    if features.ndim != 2 or len(features) != len(boxes) or not features.shape[1]:
+        raise InputError(f"{where}: features {list(features.shape)} do not fit {len(boxes)} boxes")
+    for name, array in (("boxes", boxes), ("features", features), ("image size", np.array(size_wh))):
+        if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+            raise InputError(f"{where}: {name} must be finite numbers")
+    if np.abs(features).max() > MAX_FEATURE:
+        raise InputError(f"{where}: features exceed {MAX_FEATURE:g}, the limit of half precision")
+    ordered = (boxes[:, 2:] >= boxes[:, :2]).all(1)
+    if not ordered.all():
+        raise InputError(f"{where}: boxes must be x1 y1 x2 y2, but got {boxes[int(np.argmin(ordered))].tolist()}")
+    width, height = size_wh
+    return PhotoFeatures(photo_id(image_id), (float(width), float(height)), boxes.astype("<f4", copy=False), features)
 
 
 def read_tsv(path: Path, on_bytes: Callable[[int], None] = lambda done: None) -> Iterator[PhotoFeatures]:
@@ -85,9 +129,7 @@ def _parse_line(where: str, line: bytes) -> PhotoFeatures:
 
 def write_features(path: Path, photos: Iterable[PhotoFeatures]) -> None:
     """Write photos to a file in the plain layout, atomically; features are copied through a temporary file."""
-    ids: list[str] = []
-    sizes_wh: list[tuple[float, float]] = []
-    boxes: list[NDArray[np.float32]] = []
+    described: list[tuple[str, tuple[float, float], NDArray[np.float32]]] = []  # the photos without their features
     width = 0
     path.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryFile(dir=path.parent) as spooled:
@@ -95,12 +137,11 @@ def write_features(path: Path, photos: Iterable[PhotoFeatures]) -> None:
             width = width or photo.features.shape[1]
             if photo.features.shape[1] != width:
                 raise InputError(f"photo {photo.image_id} has {photo.features.shape[1]} features, others {width}")
-            ids.append(photo.image_id)
-            sizes_wh.append(photo.size_wh)
-            boxes.append(photo.boxes_xyxy)
+            described.append(photo[:3])
             spooled.write(np.ascontiguousarray(photo.features, ARRAYS["features"][1]).tobytes())
-        if not ids:
+        if not described:
             raise InputError(f"{path.name}: no photo could be read")
+        ids, sizes_wh, boxes = zip(*described, strict=True)
         values = {"num_boxes": [*map(len, boxes)], "sizes_wh": sizes_wh, "boxes_xyxy": np.concatenate(boxes)}
         arrays = {name: np.asarray(value, ARRAYS[name][1]) for name, value in values.items()}
         shapes = {name: array.shape for name, array in arrays.items()}
@@ -112,7 +153,7 @@ def write_features(path: Path, photos: Iterable[PhotoFeatures]) -> None:
             shutil.copyfileobj(spooled, file, 1 << 24)
 
 
-def _header(shapes: dict[str, tuple[int, ...]], ids: list[str]) -> bytes:
+def _header(shapes: dict[str, tuple[int, ...]], ids: Sequence[str]) -> bytes:
     """Return the header of a safetensors file: its length in 8 bytes, then JSON."""
     entries: dict[str, Any] = {"__metadata__": {"image_ids": json.dumps(ids)}}
     end = 0
@@ -127,13 +168,12 @@ def _header(shapes: dict[str, tuple[int, ...]], ids: list[str]) -> bytes:
 
 def _read_arrays(path: Path) -> tuple[list[str], list[NDArray[Any]]]:
     """Return the ids and the arrays, memory-mapped and in the order of `ARRAYS`, of a file in the plain layout."""
-    package = import_optional("safetensors", needed_for=f"reading {path.name}", install="'tallybox[vqa]'")
     try:
-        with package.safe_open(path, framework="pt") as file:  # NumPy has no bfloat16
-            ids = [str(image_id) for image_id in json.loads((file.metadata() or {})["image_ids"])]
-            tensors = [file.get_tensor(name) for name in ARRAYS]
-        arrays = [(one.float() if str(one.dtype) == "torch.bfloat16" else one).numpy() for one in tensors]
-    except (OSError, KeyError, TypeError, ValueError, package.SafetensorError) as error:
+        metadata, tensors = read_safetensors(path)
+        ids = [str(image_id) for image_id in json.loads(metadata["image_ids"])]
+        chosen = [tensors[name] for name in ARRAYS]
+        arrays = [(one.float() if one.dtype == torch.bfloat16 else one).numpy() for one in chosen]  # NumPy lacks it
+    except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path} has no image_ids and arrays {', '.join(ARRAYS)}: {error_summary(error)}") from None
     proposals = int(arrays[0].sum())
     shapes = [(len(ids),), (len(ids), 2), (proposals, 4), (proposals, *arrays[3].shape[1:2])]

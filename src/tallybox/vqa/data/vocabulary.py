@@ -15,7 +15,6 @@ from tallybox.vqa.data.questions import QuestionRecord
 
 VOCABULARY = "vocabulary.json"  # of a prepared folder
 ANSWERS = 3000  # the paper's
-UNKNOWN_ANSWER = -1
 NEITHER_LETTER_NOR_DIGIT = re.compile(r"[^a-z0-9 ]")
 
 
@@ -84,7 +83,7 @@ class Vocabulary:
 
     def encode_answers(self, answers: Sequence[str]) -> list[int]:
         """Return the indices of answers, -1 for unknown ones."""
-        return [self._answer_indices.get(normalise(answer), UNKNOWN_ANSWER) for answer in answers]
+        return [self._answer_indices.get(normalise(answer), -1) for answer in answers]
 
 
 def _by_frequency(counts: collections.Counter[str]) -> list[str]:
