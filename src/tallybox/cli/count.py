@@ -39,10 +39,7 @@ TABLE_SUFFIXES = (".csv", ".tsv", ".xlsx", ".parquet", ".json")
     help="Write a table (.csv, .tsv, .xlsx, .parquet) or .json, and resume it after an interruption.",
 )
 @click.option(
-    "--report",
-    "page",
-    type=options.file_to_write,
-    help="Write a page (.html) with totals and photos, and resume it.",
+    "--report", "page", type=options.file_to_write, help="Write a page (.html) with totals and photos, and resume it."
 )
 @click.option(
     "--total", "with_totals", is_flag=True, help="Also add up all images, with an interval; a sum of counts is too low."

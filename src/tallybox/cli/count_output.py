@@ -121,10 +121,7 @@ class Pictures:
         folder.mkdir(parents=True, exist_ok=True)
         self.written: set[Path] = set()
         self._folder, self._counter = folder, counter
-        self._options: dict[str, Any] = {
-            "all_boxes": all_boxes,
-            "colours": {},
-        }  # one colour a category, in all pictures
+        self._options: dict[str, Any] = {"all_boxes": all_boxes, "colours": {}}  # all pictures share their colours
 
     def save(self, photo: PhotoResult, report: Callable[[InputError], None]) -> None:
         """Write one picture; ``report`` gets the error if another file is in its place."""

@@ -86,8 +86,6 @@ def read_coco_instances(path: Path) -> TrueCounts:
     for (image_id, category_id), count in collections.Counter(pairs).items():
         if (image_id, category_id) not in crowds:
             counts[image_id][category_id] = count
-    sizes = {
-        key: (image.width, image.height) if image.width and image.height else None for key, image in images.items()
-    }
+    sizes = {key: (image.width, image.height) for key, image in images.items() if image.width and image.height}
     file_names = {key: image.file_name for key, image in images.items() if image.file_name}
     return TrueCounts(counts, sizes, categories, crowds, file_names)

@@ -99,8 +99,7 @@ class Detections:
     @classmethod
     def empty(cls, image_id: ImageId | None = None, image_size: Size | None = None) -> Self:
         """Return an image in which nothing was detected."""
-        nothing = np.zeros(0, np.float32)
-        return cls(nothing.reshape(0, 4), nothing, np.zeros(0, np.int64), image_size, image_id)
+        return cls(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64), image_size, image_id)
 
     @classmethod
     def from_coco(
@@ -214,18 +213,17 @@ class Detections:
         from tallybox.detections.tables import detections_in_frame, known_columns  # which import this module
 
         image_id, image_size = image.get("image_id"), image.get("image_size")
-        own_column = known_columns(frame).get("image_id")
-        if own_column is None or image_id is not None:
-            frame = frame.assign(image_id=0 if image_id is None else image_id)
+        own_column = known_columns(frame).get("image_id") if image_id is None else None
+        if own_column is None:
+            frame = frame.assign(image_id=0)
         if image_size is not None:
             frame = frame.assign(image_width=image_size[0], image_height=image_size[1])
         images = list(detections_in_frame(frame, "data frame", box_format=box_format, category_names=class_names))
         if len(images) > 1:
             ids = [image.image_id for image in images[:3]]
             raise InputError(f"These rows are of several images ({ids}); pass those of frame.groupby({own_column!r})")
-        if not images:
-            return cls.empty(image_id, image_size)
-        return images[0] if own_column is not None and image_id is None else replace(images[0], image_id=image_id)
+        found = images[0] if images else cls.empty(image_size=image_size)
+        return found if own_column is not None else replace(found, image_id=image_id)
 
 
 def first_problem(boxes_xyxy: NDArray[np.floating], scores: NDArray[np.floating]) -> tuple[int, str] | None:

@@ -47,13 +47,15 @@ class TrueCounts:
     """
 
     counts: Mapping[ImageId, Mapping[int, int]]
-    image_sizes: Mapping[ImageId, tuple[int, int] | None] = field(default_factory=dict)  # (width, height)
+    image_sizes: Mapping[ImageId, tuple[int, int]] = field(default_factory=dict)  # (width, height)
     categories: Mapping[int, str] = field(default_factory=dict)  # names of all that were counted; empty if not known
     unknown: frozenset[tuple[ImageId, int]] = frozenset()
     file_names: Mapping[ImageId, str] = field(default_factory=dict)  # of photos, as far as known, with slashes
     left_out: frozenset[ImageId] = frozenset()  # labelled images that are not to be used
     labelled: frozenset[int] | None = None
-    ids_are_arbitrary: bool = False  # names were numbered here, so that ids mean nothing to a detector without names
+    ids_are_arbitrary: bool = (
+        False  # names were numbered here; unless they are COCO's, their ids mean nothing elsewhere
+    )
 
     @classmethod
     def of_pairs(cls, counts: Mapping[Any, int]) -> "TrueCounts":
@@ -70,13 +72,13 @@ class TrueCounts:
         texts = {category for _, category in counts if isinstance(category, str)}
         if texts and len(texts) < len({category for _, category in counts}):
             raise InputError("counts must have names or ids of categories, not both")
-        names = number_categories(texts) if texts else {}
+        names = number_categories(texts)
         by_image: dict[ImageId, dict[int, int]] = {}
         for (image_id, category), count in counts.items():
             category_id = category_id_of(category, names) if isinstance(category, str) else int(category)
             by_image.setdefault(image_id, {})[category_id] = int(count)
         labelled = frozenset(category_id for of_image in by_image.values() for category_id in of_image)
-        return cls(by_image, categories=names, labelled=labelled, ids_are_arbitrary=is_own(names))
+        return cls(by_image, categories=names, labelled=labelled, ids_are_arbitrary=bool(names))
 
     def __len__(self) -> int:
         """Return the number of labelled images."""
@@ -165,7 +167,7 @@ class TrueCounts:
         {7: {4: 3}}
         """
         if not names:
-            if self.ids_are_arbitrary:
+            if self.ids_are_arbitrary and is_own(self.categories):
                 odd = next(name for name in self.categories.values() if find_category(name) is None)
                 raise InputError(
                     f"The detections have category ids without names, and {odd!r} of the labels is none of COCO's"
@@ -286,10 +288,6 @@ def counting_pairs(images: Sequence[Detections], labels: TrueCounts, *, every: b
     ``images`` are those of `labelled_detections`. The pairs of each are every category with a true count of at least 1,
     and the two highest-scoring labelled categories whose true count is 0 and whose best score exceeds 0.05. With
     ``every``, all that were detected instead of these two; any other category rightly counts 0.
-
-    >>> image = Detections([[0, 0, 9, 9]] * 4, [0.9, 0.3, 0.2, 0.1], [18, 1, 2, 3], image_id=7)
-    >>> counting_pairs([image], TrueCounts({7: {18: 3}}))
-    (Pairs(image_index=array([0, 0, 0]), category_ids=array([18,  1,  2])), array([3, 0, 0]))
     """
     rows: list[tuple[int, int, int]] = []
     for index, image in enumerate(images):

@@ -16,7 +16,6 @@ from tallybox.detections.categories import (
     ClassNames,
     categories_of_classes,
     category_id_of,
-    is_own,
     names_by_class,
     number_categories,
 )
@@ -141,7 +140,7 @@ def counts_in_frame(frame: pd.DataFrame, source: str) -> TrueCounts:
         categories=names or {},
         unknown=frozenset(unknown),
         labelled=frozenset(ids.tolist()),
-        ids_are_arbitrary=not are_stated and is_own(names or {}),
+        ids_are_arbitrary=not are_stated,
     )
 
 

@@ -168,12 +168,12 @@ def _held_out(ensemble: CountEnsemble, nms_of_parts: Sequence[NmsCounts], labell
 
 def _scores(probabilities: Floats, tail_mean: Floats, truth: Integers, parts: Integers) -> dict[str, Any]:
     """Return cross-validated figures; intervals of each part are calibrated on the other parts."""
-    rows_of_parts, found = [np.flatnonzero(parts == part) for part in np.unique(parts)], []
-    for rows in rows_of_parts:
-        others = np.delete(np.arange(len(parts)), rows)
+    found = []
+    for part in np.unique(parts):
+        own, others = parts == part, parts != part
         levels = interval_levels(probabilities[others], tail_mean[others], truth[others])
-        found.append(summarise(probabilities[rows], tail_mean[rows], levels))
-    together, truth = PredictionArrays.joined(found), truth[np.concatenate(rows_of_parts)]
+        found.append(summarise(probabilities[own], tail_mean[own], levels))
+    together, truth = PredictionArrays.joined(found), truth[parts.argsort(kind="stable")]
     return {**together.metrics(truth), **together.coverage(truth)}
 
 

@@ -17,12 +17,10 @@ from torch.nn.functional import pad
 from tallybox.boxes import first_kept, numpy_box_iou, overlap_by_more, suppress
 from tallybox.checks import check_count
 from tallybox.detections.baselines import SCORE_THRESHOLDS
-from tallybox.detections.detections import Detections
+from tallybox.detections.detections import Detections, Floats, Integers
 from tallybox.detections.labels import ABSENT_SCORE_ABOVE, Pairs
 from tallybox.errors import InputError
 
-Floats = NDArray[np.float32]
-Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 
 # The counts that NMS gives at these thresholds tell the readout how many boxes there are at which certainty.
