@@ -104,8 +104,10 @@ def categories_of_classes(classes: Sequence[float], class_names: ClassNames) -> 
     return [ids[int(number)] for number in classes], {ids[number]: names[number] for number in ids}
 
 
-def number_categories(names: Iterable[str]) -> dict[int, str]:
-    """Give ids to names that came without: COCO's if all are COCO's, else 0, 1, … in alphabetical order."""
+def number_categories(names: Iterable[str], class_names: ClassNames = None) -> dict[int, str]:
+    """Give ids to names that came without: the caller's, else COCO's if all are COCO's, else alphabetical ones."""
+    if class_names is not None:
+        return names_by_class(class_names)
     own = sorted(set(names))
     ids = [find_category(name) for name in own]
     if None not in ids:

@@ -275,7 +275,7 @@ def labelled_detections(detections: Iterable[Detections], labels: TrueCounts) ->
                 "the detector numbers its classes from 0, give their names (category_names=, --names data.yaml)"
             )
         size = image.image_size or labels.image_sizes.get(label)
-        check_in_image(image.boxes, size, f"Image {label!r}")
+        check_in_image(image, size, f"Image {label!r}")
         yield Detections.of_checked(**vars(image) | {"image_size": size, "image_id": label})
     for label in labels.counts:
         if label not in found:

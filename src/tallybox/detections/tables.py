@@ -12,22 +12,8 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tallybox.detections.categories import (
-    ClassNames,
-    categories_of_classes,
-    category_id_of,
-    names_by_class,
-    number_categories,
-)
-from tallybox.detections.detections import (
-    MAX_SIDE,
-    BoxFormat,
-    Detections,
-    ImageId,
-    Integers,
-    first_outside,
-    first_problem,
-)
+from tallybox.detections.categories import ClassNames, categories_of_classes, category_id_of, number_categories
+from tallybox.detections.detections import MAX_SIDE, BoxFormat, Detections, ImageId, Integers, first_problem
 from tallybox.detections.labels import TrueCounts, image_key
 from tallybox.errors import InputError
 
@@ -86,7 +72,7 @@ def detections_in_frame(
     stated_boxes = np.column_stack([numbers(sides[name], source) for name in sides])
     boxes = _corners(stated_boxes, box_format or BOX_COLUMNS[named], sizes[owners])
     scores = numbers(table["score"], source).astype(np.float32)
-    if problem := first_problem(boxes, scores) or first_outside(boxes, sizes[owners]):
+    if problem := first_problem(boxes, scores, sizes[owners]):
         raise _row_error(source, table, *problem)
     names = names or frame.attrs.get("categories") or None
     ends = np.bincount(owners, minlength=len(images)).cumsum()
@@ -202,7 +188,7 @@ def _categories(table: pd.DataFrame, source: str, given: ClassNames) -> tuple[In
         return category_ids, None if named is None else _names_of_ids(table, source, category_ids, named), True
     if named is not None:
         texts = _texts(_filled(table[named], source))
-        names = number_categories(texts) if given is None else names_by_class(given)
+        names = number_categories(texts, given)
         id_of = {text: category_id_of(text, names) for text in dict.fromkeys(texts)}
         return np.array([id_of[text] for text in texts], np.int64), names, False
     if numbered:

@@ -110,17 +110,14 @@ def _fitted(header: dict[str, Any], tensors: Mapping[str, Tensor]) -> Fitted:
     ensemble.load_state_dict({name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)})
     totals = header["totals"]
     converted = {
-        "category_ids": tuple(header["category_ids"]),
+        **{name: tuple(value) for name, value in header.items() if isinstance(value, list)},
         "categories": {int(key): name for key, name in header["categories"].items()},
         "baselines": {
             name: {metric: ThresholdCounter.from_dict(counter) for metric, counter in tuned.items()}
             for name, tuned in header["baselines"].items()
         },
-        "interval_levels": tuple(header["interval_levels"]),
-        "interval_levels_listed": tuple(header["interval_levels_listed"]),
         "prevalence": Prevalence(**header["prevalence"]),
         "totals": TotalCalibration(**totals | {"factors": {int(key): f for key, f in totals["factors"].items()}}),
-        "detector": tuple(header["detector"]),
     }
     nms = NmsCounts(tensors["nms.columns"].numpy(), tensors["nms.tables"].numpy())
     return Fitted(ensemble.eval(), nms, config, **header | converted)

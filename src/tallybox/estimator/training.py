@@ -139,8 +139,6 @@ def _step(
     split = rows.shape[1] * 3 // 4
     for columns in (slice(split), slice(split, None)):
         group = rows[:, columns].clamp(min=0)
-        if not group.numel():
-            continue
         logits = ensemble(labelled.inputs.at(group)).logits
         truth = labelled.true_counts[group].clamp(max=ensemble.config.max_objects)
         losses = cross_entropy(logits.flatten(0, 1), truth.flatten(), reduction="none").view_as(group)
