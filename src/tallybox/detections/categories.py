@@ -25,19 +25,11 @@ COCO_CATEGORY_IDS = tuple(COCO_CATEGORIES)  # by class number of a detector that
 MAX_SHOWN = 200  # characters of an unknown name that an error quotes
 MAX_LISTED = 3  # names that a message lists
 NOT_CATEGORIES = frozenset({"", "n/a", "background", "__background__"})  # class names that are no categories
-IRREGULAR_PLURALS = {
-    "person": "people",
-    "man": "men",
-    "woman": "women",
-    "child": "children",
-    "mouse": "mice",
-    "knife": "knives",
-    "calf": "calves",
-    "sheep": "sheep",
-    "skis": "skis",
-    "scissors": "scissors",
-    "tv": "TVs",
-}
+_IRREGULAR_PLURALS = (
+    "person people, man men, woman women, child children, mouse mice, knife knives, calf calves, sheep sheep, "
+    "skis skis, scissors scissors, tv TVs"
+)
+IRREGULAR_PLURALS = {one: many for one, many in map(str.split, _IRREGULAR_PLURALS.split(", "))}
 
 
 def find_category(name: str, categories: Mapping[int, str] = COCO_CATEGORIES) -> int | None:
@@ -85,19 +77,17 @@ def category_ids_of_classes(names: Mapping[int, str]) -> dict[int, int]:
     return ids if len(ids) == len(named) else {label: label for label in named}
 
 
-def categories_of_classes(classes: Sequence[float], class_names: ClassNames) -> tuple[list[int], dict[int, str] | None]:
+def categories_of_classes(classes: Sequence[float], class_names: ClassNames) -> tuple[list[int], dict[int, str]]:
     """Return the category id of each class number, and the names of the categories.
 
     Numbers without names are refused: YOLO's class 16 is a dog, COCO's category 16 a bird.
     """
-    if class_names is None:
-        if classes:
-            raise InputError(
-                "These class numbers have no names; pass the detector's names with class_names= (model.names, "
-                "model.config.id2label)"
-            )
-        return [], None
-    names = names_by_class(class_names)
+    if class_names is None and classes:
+        raise InputError(
+            "These class numbers have no names; pass the detector's names with class_names= (model.names, "
+            "model.config.id2label)"
+        )
+    names = names_by_class(class_names or {})
     ids = category_ids_of_classes(names)
     if unknown := set(classes).difference(ids):
         raise InputError(f"Class {min(unknown):g} has no name in class_names")

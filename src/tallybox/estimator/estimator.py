@@ -135,16 +135,14 @@ class CountEstimator:
             for image, (start, end) in zip(images, pairwise((0, *ends.tolist())), strict=True):
                 ids = pairs.category_ids[start:end].tolist()
                 rows = np.flatnonzero(listed[start:end])
-                yield (
-                    image,
-                    ImagePredictions(
-                        {ids[r]: replace(predictions[start + r], calibrated=ids[r] in learned) for r in rows.tolist()},
-                        image.category_names or self.fitted.categories,
-                        complete=category_ids is None,
-                        moments=dict(zip(ids, moments[start:end], strict=True)),
-                        inputs=inference.inputs.at(torch.from_numpy(start + rows)) if keep_inputs else None,
-                    ),
+                found = ImagePredictions(
+                    {ids[r]: replace(predictions[start + r], calibrated=ids[r] in learned) for r in rows.tolist()},
+                    image.category_names or self.fitted.categories,
+                    complete=category_ids is None,
+                    moments=dict(zip(ids, moments[start:end], strict=True)),
+                    inputs=inference.inputs.at(torch.from_numpy(start + rows)) if keep_inputs else None,
                 )
+                yield image, found
 
     def matched(self, detections: Iterable[Detections]) -> Iterator[Detections]:
         """Yield detections under the category ids of this estimator, matched by name if they have names."""

@@ -73,15 +73,12 @@ def save_fitted(fitted: Fitted, path: Path) -> None:
     tensors = {f"ensemble.{name}": tensor for name, tensor in state.pop("ensemble").state_dict().items()}
     if nms := state.pop("nms"):
         tensors |= {f"nms.{name}": torch.from_numpy(array) for name, array in nms._asdict().items()}
+    header = {"kind": KIND, "version": VERSION, "tallybox": __version__, **state}
     try:
-        header = json.dumps(
-            {"kind": KIND, "version": VERSION, "tallybox": __version__, **state}, default=asdict, allow_nan=False
-        )
-        if not all(tensor.isfinite().all() for tensor in tensors.values()):
-            raise ValueError("a parameter is not finite")
+        text = json.dumps(header, default=asdict, allow_nan=False)
     except ValueError as error:
         raise TallyboxError(f"Fitting diverged ({error_summary(error)}). Check boxes and labels.") from None
-    write_tensors(path, tensors, json.loads(header))
+    write_tensors(path, tensors, json.loads(text))
 
 
 def load_fitted(path: Path) -> Fitted:
@@ -91,12 +88,10 @@ def load_fitted(path: Path) -> Fitted:
     try:
         header, tensors = read_tensors(path)
         kind, version, _ = (header.pop(key) for key in ("kind", "version", "tallybox"))
-        if kind != KIND:
-            raise ValueError(f"it is a {kind!r}")
-        if version != VERSION:
+        if (kind, version) != (KIND, VERSION):
             raise ValueError(
-                f"its format has version {version!r}, and this tallybox reads version {VERSION}; fit it again, or "
-                "install the tallybox that wrote it"
+                f"it is {kind} of version {version}, and this tallybox reads {KIND} of version {VERSION}; fit it "
+                "again, or install the tallybox that wrote it"
             )
         return _fitted(header, tensors)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError, IndexError) as error:

@@ -181,14 +181,10 @@ def inputs_of_many(
 def rival_scores(image: Detections) -> Floats:
     """Return for each box the best score of a box of another category that overlaps it much, ``[N]``."""
     best = np.zeros(len(image), np.float32)
-    chosen = np.arange(len(image))
-    if len(image) > MAX_RIVALS:
-        chosen = np.sort(np.argsort(-image.scores, kind="stable")[:MAX_RIVALS])
-    if len(chosen):
-        categories, scores = image.category_ids[chosen], image.scores[chosen]
-        rival = numpy_box_iou(image.boxes[chosen], image.boxes[chosen]) > RIVAL_IOU
-        rival &= categories[:, None] != categories
-        best[chosen] = (rival * scores).max(1)
+    chosen = np.argsort(-image.scores, kind="stable")[:MAX_RIVALS]
+    boxes, scores, categories = image.boxes[chosen], image.scores[chosen], image.category_ids[chosen]
+    rival = (numpy_box_iou(boxes, boxes) > RIVAL_IOU) & (categories[:, None] != categories)
+    best[chosen] = (rival * scores).max(1, initial=0)
     return best
 
 
