@@ -1,5 +1,6 @@
 """Categories: COCO's 80 names, looking up a name, and matching the categories of two sources by name."""
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -29,7 +30,7 @@ _IRREGULAR_PLURALS = (
     "person people, man men, woman women, child children, mouse mice, knife knives, calf calves, sheep sheep, "
     "skis skis, scissors scissors, tv TVs"
 )
-IRREGULAR_PLURALS = {one: many for one, many in map(str.split, _IRREGULAR_PLURALS.split(", "))}
+IRREGULAR_PLURALS: dict[str, str] = dict(re.findall(r"(\w+) (\w+)", _IRREGULAR_PLURALS))
 
 
 def find_category(name: str, categories: Mapping[int, str] = COCO_CATEGORIES) -> int | None:
