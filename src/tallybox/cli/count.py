@@ -1,7 +1,4 @@
-"""`tallybox count`: count the objects in photos and in files of detections, image by image.
-
-The counts go to lines for people, JSON, tables, a page and outlined photos.
-"""
+"""`tallybox count`: photos and files of detections to lines, JSON, tables, a page and outlined photos."""
 
 import json
 import os

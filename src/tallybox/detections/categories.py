@@ -141,10 +141,7 @@ def check_common_names(
 
 
 def check_known_ids(category_ids: Iterable[int], target: Mapping[int, str], owner: str) -> None:
-    """Raise if ids without names cannot be those of an estimator of COCO's categories.
-
-    Such ids are class numbers of a detector: YOLO's class 16 is a dog, COCO's category 16 is a bird.
-    """
+    """Raise if ids without names are none of COCO's, which the target has: they are class numbers of a detector."""
     if target == COCO_CATEGORIES and (unknown := set(category_ids).difference(COCO_CATEGORIES)):
         raise InputError(
             f"{owner}: category ids {sorted(unknown)[:MAX_LISTED]} are not COCO's; if they are class numbers of a "

@@ -149,11 +149,7 @@ class CountEstimator:
         return match_images(detections, dict(self.fitted.categories), named=self.fitted.named)
 
     def totals(self, categories: Categories = None) -> Totals:
-        """Return totals to which predictions are added, of ``categories``, or of all that some image lists.
-
-        The counts of images are medians, and their sum is too low where distributions are skewed; the expected total
-        is not.
-        """
+        """Return totals to which predictions are added, of ``categories``, or of all that some image lists."""
         return Totals(self.fitted, self.category_ids(categories))
 
     def explain(

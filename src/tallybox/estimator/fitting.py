@@ -61,9 +61,9 @@ def fit(
     pairs, truth = counting_pairs(images, labels)
     config = _sized(config, images, pairs, truth, labels, max_objects)
     category_ids = tuple(np.unique(pairs.category_ids).tolist())
-    table = tabulate(images, pairs, truth)
+    table = tabulate(images, pairs)
     baselines = {
-        name: {metric: tune(table, metric, per_category=per_category) for metric in get_args(Metric)}
+        name: {metric: tune(table, pairs, truth, metric, per_category=per_category) for metric in get_args(Metric)}
         for name, per_category in (("nms", False), ("nms_per_category", True))
     }
     places = np.random.default_rng(seed).permutation(len(images)).argsort()

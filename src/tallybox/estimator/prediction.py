@@ -258,9 +258,8 @@ def medians_of(probabilities: Floats) -> Integers:
 def intervals(probabilities: Floats, medians: Integers, levels: Floats) -> tuple[Integers, Integers]:
     """Return the ends ``[P]`` of intervals around the medians of distributions ``[P, T]``.
 
-    An interval begins as the median alone. It takes in the more probable of its two neighbours while the probability
-    that it holds already, less that of the neighbour, is below its level ``[P]``: while it holds little, or while the
-    neighbour is probable. Without the second term, intervals of the same coverage are 3 % wider around 0 and 1.
+    An interval grows while its score is below its level ``[P]``: while it holds little, or while the neighbour is
+    probable. Without the second term, intervals of the same coverage are 3 % wider around 0 and 1.
     """
     return _grow(probabilities, medians, lambda lows, highs, scores: scores < levels)[:2]
 
