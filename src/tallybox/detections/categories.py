@@ -141,7 +141,7 @@ def check_common_names(
 
 
 def check_known_ids(category_ids: Iterable[int], target: Mapping[int, str], owner: str) -> None:
-    """Raise if ids without names are none of COCO's, which the target has: they are class numbers of a detector."""
+    """Raise if ids without names cannot be COCO's, as those of the target are: they are class numbers of a detector."""
     if target == COCO_CATEGORIES and (unknown := set(category_ids).difference(COCO_CATEGORIES)):
         raise InputError(
             f"{owner}: category ids {sorted(unknown)[:MAX_LISTED]} are not COCO's; if they are class numbers of a "

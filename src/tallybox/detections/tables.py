@@ -74,7 +74,6 @@ def detections_in_frame(
     scores = numbers(table["score"], source).astype(np.float32)
     if problem := first_problem(boxes, scores, sizes[owners]):
         raise _row_error(source, table, *problem)
-    names = names or frame.attrs.get("categories") or None
     ends = np.bincount(owners, minlength=len(images)).cumsum()
     rows_of_images = np.split(np.argsort(owners, kind="stable"), ends)  # the last one is of no image
     for image_id, size, rows in zip(images, sizes.tolist(), rows_of_images, strict=False):
@@ -84,7 +83,7 @@ def detections_in_frame(
             category_ids=ids[rows],
             image_size=tuple(size) if all(size) else None,
             image_id=image_id,
-            category_names=names,
+            category_names=names or frame.attrs.get("categories") or None,
         )
 
 
@@ -121,12 +120,9 @@ def counts_in_frame(frame: pd.DataFrame, source: str) -> TrueCounts:
             raise _row_error(source, table, row, f"image {image_id!r} has two counts of category {category_id}")
         else:
             counts[image_id][category_id] = number
+    labelled, not_counted = frozenset(ids.tolist()), frozenset(unknown)
     return TrueCounts(
-        counts,
-        categories=names or {},
-        unknown=frozenset(unknown),
-        labelled=frozenset(ids.tolist()),
-        ids_are_arbitrary=not are_stated,
+        counts, categories=names, unknown=not_counted, labelled=labelled, ids_are_arbitrary=not are_stated
     )
 
 
@@ -171,8 +167,8 @@ def _image_ids(column: pd.Series[Any], source: str) -> tuple[list[ImageId], NDAr
     return list(images), np.array(numbers, np.intp)[codes]
 
 
-def _categories(table: pd.DataFrame, source: str, given: ClassNames) -> tuple[Integers, Mapping[int, str] | None, bool]:
-    """Return the category id of each row ``[N]``, the names of ids if known, and whether the table states the ids.
+def _categories(table: pd.DataFrame, source: str, given: ClassNames) -> tuple[Integers, Mapping[int, str], bool]:
+    """Return the category id of each row ``[N]``, the known names of ids, and whether the table states the ids.
 
     What a column holds decides whether it has numbers or names, not what it is called. Numbers that the caller names
     come first, then ids, then names.
@@ -185,7 +181,7 @@ def _categories(table: pd.DataFrame, source: str, given: ClassNames) -> tuple[In
         return np.array(ids, np.int64), names, True
     if numbered and numbered[0] != "class_id":
         category_ids = whole_numbers(table[numbered[0]], source)
-        return category_ids, None if named is None else _names_of_ids(table, source, category_ids, named), True
+        return category_ids, {} if named is None else _names_of_ids(table, source, category_ids, named), True
     if named is not None:
         texts = _texts(_filled(table[named], source))
         names = number_categories(texts, given)

@@ -48,18 +48,12 @@ class HeldOut:
 
 
 def fit(
-    detections: Iterable[Detections],
-    labels: TrueCounts,
-    config: EstimatorConfig,
-    *,
-    max_objects: int | None,
-    seed: int,
-    on_progress: OnProgress,
+    detections: Iterable[Detections], labels: TrueCounts, config: EstimatorConfig, *, seed: int, on_progress: OnProgress
 ) -> Fitted:
     """Fit to labelled images; the same seed gives the same numbers."""
     images = list(labelled_detections(detections, labels))
     pairs, truth = counting_pairs(images, labels)
-    config = _sized(config, images, pairs, truth, labels, max_objects)
+    config = _sized(config, images, pairs, truth, labels)
     category_ids = tuple(np.unique(pairs.category_ids).tolist())
     table = tabulate(images, pairs)
     baselines = {
@@ -115,12 +109,7 @@ def fit(
 
 
 def _sized(
-    config: EstimatorConfig,
-    images: Sequence[Detections],
-    pairs: Pairs,
-    truth: Integers,
-    labels: TrueCounts,
-    max_objects: int | None,
+    config: EstimatorConfig, images: Sequence[Detections], pairs: Pairs, truth: Integers, labels: TrueCounts
 ) -> EstimatorConfig:
     """Choose sizes by the labels; raise if these are too few, or are of other categories than the boxes."""
     detected = {category_id for image in images for category_id in np.unique(image.category_ids).tolist()}
@@ -137,8 +126,8 @@ def _sized(
             f"Fitting needs at least {needed} labelled images and pairs, but there are {len(images)} images with "
             f"{len(truth)} pairs."
         )
-    if max_objects is None:
-        max_objects = int(np.clip(np.quantile(truth, 0.999, method="lower"), *MAX_OBJECTS))
+    by_labels = int(np.clip(np.quantile(truth, 0.999, method="lower"), *MAX_OBJECTS))
+    max_objects = config.max_objects or by_labels
     proposals = max(config.proposals, 2 * max_objects)
     boxes = np.array([(images[index].category_ids == key).sum() for index, key in zip(*pairs, strict=True)])
     return replace(

@@ -49,7 +49,7 @@ class EstimatorConfig:
     """Sizes of an estimator, stored with it; chosen on a held-out fifth of 3,000 labelled photos of COCO."""
 
     component: Literal["presence"] = "presence"
-    max_objects: int = 20  # counts from here on share one probability
+    max_objects: int = 0  # counts from here on share one probability; 0 until `fit` chooses it by the labels
     proposals: int = 48  # the best boxes of a category that take part
     nms_iou: float = KEEP_ALL  # of boxes that overlap by more than this, only the best takes part
     members: int = 8  # models whose distributions are averaged; each leaves another part of the photos out
@@ -57,8 +57,7 @@ class EstimatorConfig:
     dropout: float = 0.3  # of these, during training
 
     def __post_init__(self) -> None:
-        for name in ("max_objects", "members"):
-            check_count(name, getattr(self, name))
+        check_count("members", self.members)
         if self.members < 2:
             raise InputError(f"members must be at least 2, not {self.members}: each leaves photos out")
 
