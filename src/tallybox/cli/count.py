@@ -17,7 +17,7 @@ from rich.text import Text
 
 from tallybox.cli import options
 from tallybox.cli.terminal import echo_line, printable, progress_bar
-from tallybox.detections.categories import named
+from tallybox.detections.categories import named, quantity
 from tallybox.detections.writers import write_table
 from tallybox.errors import InputError
 from tallybox.estimator.prediction import CountPrediction, TotalPrediction, marked_interval, most_first
@@ -138,8 +138,7 @@ def count(
         elif table is None and with_totals:
             print_totals(sums)
         if pictures is not None:
-            number = len(pictures.written)
-            echo_line(f"Wrote {number} {'picture' if number == 1 else 'pictures'} to {folder}", err=True)
+            echo_line(f"Wrote {quantity(len(pictures.written), 'picture')} to {folder}", err=True)
         if table is not None:
             write_counts(images, totals_listed, table)
         if report is not None and page is not None:

@@ -81,11 +81,10 @@ def tune(
     losses = {"exact": errors > 0, "mae": errors, "rmse": np.square(errors)}[metric]
     overall = losses.mean(0, dtype=np.float64)  # [overlaps, scores]
     by_category = {}
-    if per_category:
-        for category_id in np.unique(pairs.category_ids).tolist():
-            loss = losses[pairs.category_ids == category_id].sum(0, dtype=np.float64)
-            equally_good = np.isclose(loss, loss.min(), rtol=1e-9, atol=1e-9)
-            by_category[category_id] = _grid_point(np.where(equally_good, overall, np.inf))
+    for category_id in np.unique(pairs.category_ids).tolist() if per_category else ():
+        loss = losses[pairs.category_ids == category_id].sum(0, dtype=np.float64)
+        equally_good = np.isclose(loss, loss.min(), rtol=1e-9, atol=1e-9)
+        by_category[category_id] = _grid_point(np.where(equally_good, overall, np.inf))
     return ThresholdCounter(metric, _grid_point(overall), by_category)
 
 
