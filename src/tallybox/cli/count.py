@@ -155,18 +155,13 @@ def _echo_notes(found: PathCounter, *, has_estimator: bool) -> None:
     if found.videos:
         echo_line("Counts are of the objects visible in a frame; use a tracker to count how many pass.", err=True)
     if found.has_photos and not found.counter.estimator.is_calibrated:
-        echo_line(
-            f"Uncalibrated: no estimator was fitted to {found.spec}, so its scores are used as they are. To calibrate "
-            f"the counts, label some photos, run 'tallybox fit PHOTOS LABELS.csv --detector {found.spec} --out FILE' "
-            "and pass --estimator FILE.",
-            err=True,
-        )
+        reason = f"no estimator was fitted to {found.spec}, so its scores are used as they are"
+        command = f"tallybox fit PHOTOS LABELS.csv --detector {found.spec} --out FILE"
+        echo_line(f"Uncalibrated: {reason}. Label photos, run '{command}' and pass --estimator FILE.", err=True)
     if found.files and not has_estimator:
-        echo_line(
-            f"{found.files[0]}: using the bundled estimator, which was fitted to PicoDet-S at 640 px. For another "
-            "detector, run 'tallybox fit DETECTIONS LABELS --out FILE' and pass --estimator FILE.",
-            err=True,
-        )
+        bundled = f"{found.files[0]}: using the bundled estimator, which was fitted to PicoDet-S at 640 px."
+        command = "tallybox fit DETECTIONS LABELS --out FILE"
+        echo_line(f"{bundled} For another detector, run '{command}' and pass --estimator FILE.", err=True)
 
 
 def json_text(images: Iterable[PhotoResult], totals: Totals | None) -> str:

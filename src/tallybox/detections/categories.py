@@ -84,10 +84,7 @@ def categories_of_classes(classes: Sequence[float], class_names: ClassNames) -> 
     Numbers without names are refused: YOLO's class 16 is a dog, COCO's category 16 a bird.
     """
     if class_names is None and classes:
-        raise InputError(
-            "These class numbers have no names; pass the detector's names with class_names= (model.names, "
-            "model.config.id2label)"
-        )
+        raise InputError("Class numbers need names: pass class_names= (model.names, model.config.id2label)")
     names = names_by_class(class_names or {})
     ids = category_ids_of_classes(names)
     if unknown := set(classes).difference(ids):
@@ -134,19 +131,15 @@ def check_common_names(
     """Raise if both sides have names and share none."""
     target = _named(target)
     if source and target and not ids_by_name(source, target):
-        raise InputError(
-            f"None of the categories of {owner} ({listed_names(source, source)}) is one of {others} "
-            f"({listed_names(target, target)})"
-        )
+        own, known = listed_names(source, source), listed_names(target, target)
+        raise InputError(f"None of the categories of {owner} ({own}) is one of {others} ({known})")
 
 
 def check_known_ids(category_ids: Iterable[int], target: Mapping[int, str], owner: str) -> None:
     """Raise if ids without names cannot be COCO's, as those of the target are: they are class numbers of a detector."""
     if target == COCO_CATEGORIES and (unknown := set(category_ids).difference(COCO_CATEGORIES)):
-        raise InputError(
-            f"{owner}: category ids {sorted(unknown)[:MAX_LISTED]} are not COCO's; if they are class numbers of a "
-            "detector, give its names with category_names= (--names data.yaml)"
-        )
+        remedy = "if they are class numbers of a detector, give its names with category_names= (--names data.yaml)"
+        raise InputError(f"{owner}: category ids {sorted(unknown)[:MAX_LISTED]} are not COCO's; {remedy}")
 
 
 def is_own(names: Mapping[int, str]) -> bool:

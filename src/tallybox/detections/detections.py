@@ -300,10 +300,8 @@ def _as_category_ids(values: Any) -> Integers:
     kind = array.dtype.kind
     are_whole = kind in "iu" or (kind == "f" and np.array_equal(array, np.round(array)))  # ultralytics has floats
     if not are_whole or (kind in "uf" and np.abs(array).max() >= 2**63):
-        raise InputTypeError(
-            f"category_ids must be whole numbers of 64 bits, but got {array.dtype} {array.ravel()[:3].tolist()}; "
-            "give each name a number"
-        )
+        found = f"{array.dtype} {array.ravel()[:3].tolist()}"
+        raise InputTypeError(f"category_ids must be whole numbers of 64 bits, but got {found}; number the names")
     return array.astype(np.int64)
 
 

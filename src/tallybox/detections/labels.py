@@ -169,11 +169,9 @@ class TrueCounts:
         if not names:
             if self.ids_are_arbitrary and is_own(self.categories):
                 odd = next(name for name in self.categories.values() if find_category(name) is None)
-                raise InputError(
-                    f"The detections have category ids without names, and {odd!r} of the labels is none of COCO's"
-                    f"{did_you_mean(odd, COCO_CATEGORIES.values())}. Give names for the ids (category_names=, --names "
-                    "data.yaml), or add a column category_id to the labels"
-                )
+                problem = f"The detections have category ids without names, and {odd!r} of the labels is none of COCO's"
+                remedy = "Give names for the ids (category_names=, --names data.yaml), or category_id in the labels"
+                raise InputError(f"{problem}{did_you_mean(odd, COCO_CATEGORIES.values())}. {remedy}")
             if not self.categories or is_own(self.categories):
                 return self
             return replace(self, categories=COCO_CATEGORIES, labelled=self.labelled_ids())
@@ -185,12 +183,9 @@ class TrueCounts:
         found = ids_by_name(self.categories, names)
         counted = {c for of_image in self.counts.values() for c, count in of_image.items() if count}
         if left_out := sorted(self.categories[c] for c in counted - found.keys()):
-            hint = did_you_mean(left_out[0], names.values())
-            warnings.warn(
-                f"The detections do not have {len(left_out)} categories of the labels ({shown(left_out)}{hint}); they "
-                "are left out",
-                stacklevel=2,
-            )
+            unmatched = shown(left_out) + did_you_mean(left_out[0], names.values())
+            problem = f"The detections do not have {len(left_out)} categories of the labels ({unmatched})"
+            warnings.warn(f"{problem}; they are left out", stacklevel=2)
         return self.renumbered(found, names)
 
     def renumbered(self, new_ids: Mapping[int, int], names: Mapping[int, str]) -> "TrueCounts":
@@ -227,18 +222,14 @@ def match_images(images: Iterable[Detections], names: dict[int, str], *, named: 
     last, ids = None, dict[int, int]()  # the images of a file share their names
     for image in images:
         if not isinstance(image, Detections):
-            raise InputTypeError(
-                f"{type(image).__name__} is not the Detections of an image; make them with "
-                "Detections(boxes, scores, category_ids) or Detections.from_torchvision, from_supervision …"
-            )
+            kind = type(image).__name__
+            raise InputTypeError(f"{kind} is not the Detections of an image; see Detections.from_torchvision …")
         if not image.category_names:
             check_known_ids(image.category_ids.tolist(), known, f"Image {image.image_id!r}")
             if named and len(image) and is_own(known):
-                raise InputError(
-                    f"Image {image.image_id!r} has category ids without names, but the estimator was fitted to named "
-                    f"categories ({listed_names(known, known)}). Give names for the ids: category_names= (--names "
-                    "data.yaml)"
-                )
+                learned = f"the estimator was fitted to named categories ({listed_names(known, known)})"
+                remedy = "give names for the ids: category_names= (--names data.yaml)"
+                raise InputError(f"Image {image.image_id!r} has category ids without names, but {learned}; {remedy}")
             yield image
             continue
         if image.category_names != last:
@@ -270,10 +261,8 @@ def labelled_detections(detections: Iterable[Detections], labels: TrueCounts) ->
             continue
         label = label_of[image_id]
         if labels.categories and (unknown := set(image.category_ids.tolist()) - labels.categories.keys()):
-            raise InputError(
-                f"Image {label!r}: category {min(unknown)} is none of the {len(labels.categories)} of the labels; if "
-                "the detector numbers its classes from 0, give their names (category_names=, --names data.yaml)"
-            )
+            remedy = "if the detector numbers its classes from 0, give their names (category_names=, --names data.yaml)"
+            raise InputError(f"Image {label!r}: category {min(unknown)} is none of the labels'; {remedy}")
         size = image.image_size or labels.image_sizes.get(label)
         check_in_image(image, size, f"Image {label!r}")
         yield Detections.of_checked(**vars(image) | {"image_size": size, "image_id": label})

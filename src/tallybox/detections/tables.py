@@ -57,10 +57,8 @@ def detections_in_frame(
     by_key = _by_key(frame)
     named = next((names for names in BOX_COLUMNS if by_key.keys() >= set(names.split())), None)
     if named is None:
-        raise InputError(
-            f"{source}: no columns of boxes (x1 y1 x2 y2, x y width height or x_center y_center width height) among "
-            f"{list(frame.columns)}"
-        )
+        usual = "x1 y1 x2 y2, x y width height or x_center y_center width height"
+        raise InputError(f"{source}: no columns of boxes ({usual}) among {list(frame.columns)}")
     sides = frame[[by_key[name] for name in named.split()]]
     table = _under_our_names(frame.drop(columns=sides.columns), source, "image_id", "score")
     images, owners = _image_ids(table["image_id"], source)
@@ -188,10 +186,8 @@ def _categories(table: pd.DataFrame, source: str, given: ClassNames) -> tuple[In
         id_of = {text: category_id_of(text, names) for text in dict.fromkeys(texts)}
         return np.array([id_of[text] for text in texts], np.int64), names, False
     if numbered:
-        raise InputError(
-            f"{source}: class numbers without names; add a column class_name, or give the detector's names "
-            "(category_names=, --names data.yaml)"
-        )
+        remedy = "add a column class_name, or give the detector's names (category_names=, --names data.yaml)"
+        raise InputError(f"{source}: class numbers without names; {remedy}")
     raise InputError(f"{source}: no column category or category_id")
 
 

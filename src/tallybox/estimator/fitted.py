@@ -89,10 +89,8 @@ def load_fitted(path: Path) -> Fitted:
         header, tensors = read_tensors(path)
         kind, version, _ = (header.pop(key) for key in ("kind", "version", "tallybox"))
         if (kind, version) != (KIND, VERSION):
-            raise ValueError(
-                f"it is {kind} of version {version}, and this tallybox reads {KIND} of version {VERSION}; fit it "
-                "again, or install the tallybox that wrote it"
-            )
+            remedy = "fit it again, or install the tallybox that wrote it"
+            raise ValueError(f"it is {kind} of version {version}, and this tallybox reads version {VERSION}; {remedy}")
         return _fitted(header, tensors)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError, IndexError) as error:
         raise InputError(f"{path} is not an estimator that tallybox fit wrote: {error_summary(error)}") from None

@@ -115,17 +115,13 @@ def _sized(
     detected = {category_id for image in images for category_id in np.unique(image.category_ids).tolist()}
     if not any(map(labels.is_labelled, detected)):
         names = labels.categories or COCO_CATEGORIES
-        raise InputError(
-            f"No box is of a labelled category: the labels name {listed_names(labels.labelled_ids(), names)}, the "
-            f"boxes are {listed_names(detected, names) or 'none'}. If the detector numbers its classes from 0, give "
-            "their names (category_names=, --names data.yaml)."
-        )
+        labelled, found = listed_names(labels.labelled_ids(), names), listed_names(detected, names) or "none"
+        remedy = "If the detector numbers its classes from 0, give their names (category_names=, --names data.yaml)."
+        raise InputError(f"No box is of a labelled category: labels name {labelled}, boxes are {found}. {remedy}")
     needed, labelled_parts = min(MIN_IMAGES, config.members), min(len(images), len(truth))
     if labelled_parts < needed:
-        raise InputError(
-            f"Fitting needs at least {needed} labelled images and pairs, but there are {len(images)} images with "
-            f"{len(truth)} pairs."
-        )
+        few = f"there are {len(images)} images with {len(truth)} pairs"
+        raise InputError(f"Fitting needs at least {needed} labelled images and pairs, but {few}.")
     by_labels = int(np.clip(np.quantile(truth, 0.999, method="lower"), *MAX_OBJECTS))
     max_objects = config.max_objects or by_labels
     proposals = max(config.proposals, 2 * max_objects)
