@@ -32,19 +32,13 @@ def made_up_counts(path, photos, names):
     )
 
 
-@pytest.mark.parametrize(
-    ("header", "options", "message"),
-    [
-        ("image_id,category,cuont", (), "count"),
-    ],
-)
-def test_labels_are_checked_before_photos_are_detected(tmp_path, spec, header, options, message):
+def test_labels_are_checked_before_photos_are_detected(tmp_path, spec):
     photos = save_photos(tmp_path / "photos", 2)
     labels = made_up_counts(tmp_path / "counts.csv", photos, FRUIT.values())
-    labels.write_text(labels.read_text().replace("image_id,category,count", header))
-    fitted = run("fit", tmp_path / "photos", labels, "--detector", spec, "--out", tmp_path / "mine", *options)
+    labels.write_text(labels.read_text().replace("image_id,category,count", "image_id,category,cuont"))
+    fitted = run("fit", tmp_path / "photos", labels, "--detector", spec, "--out", tmp_path / "mine")
     assert fitted.exit_code == 1
-    assert message in fitted.stderr
+    assert "count" in fitted.stderr
     assert not (tmp_path / "mine.detections").exists()
 
 

@@ -48,12 +48,8 @@ def test_names_of_photos_and_errors_about_them_are_single_lines(tmp_path):
 
 
 def test_wrong_usage_does_not_repeat_control_characters(tmp_path):
-    for arguments in (
-        ["count", tmp_path / EVIL],
-        ["fit", tmp_path / EVIL, "x", "--out", "y"],
-        [EVIL],
-        ["count", f"--{EVIL}"],
-    ):
+    path = tmp_path / EVIL
+    for arguments in (["count", path], ["fit", path, "x", "--out", "y"], [EVIL], ["count", f"--{EVIL}"]):
         result = run(*arguments)
         assert result.exit_code == 2
         assert no_control_characters(result.output)

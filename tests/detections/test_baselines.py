@@ -25,6 +25,10 @@ def labelled(rows):
     return images, Pairs(np.arange(len(images)), np.array(category_ids)), np.array(true_counts)
 
 
+def tuned(images, pairs, truth, *options, **more):
+    return tune(tabulate(images, pairs), pairs, truth, *options, **more)
+
+
 def test_boxes_left_by_nms_count_where_their_score_is_high_enough():
     near, far = [0, 0, 10, 10], [50, 50, 60, 60]
     image = Detections([near, [0, 0, 10, 9], far, far], [0.9, 0.8, 0.6, 0.1], [18] * 4)
@@ -34,8 +38,7 @@ def test_boxes_left_by_nms_count_where_their_score_is_high_enough():
 @given(pair_lists, metrics)
 def test_nothing_in_the_grid_is_better_than_what_was_chosen(pairs, metric):
     *images_and_pairs, truth = labelled(pairs)
-    table = tabulate(*images_and_pairs, truth)
-    chosen = tune(table, metric)
+    chosen = tuned(*images_and_pairs, truth, metric)
     overlaps = baselines.IOU_THRESHOLDS
 
     def loss(counter: ThresholdCounter) -> float:
@@ -44,15 +47,15 @@ def test_nothing_in_the_grid_is_better_than_what_was_chosen(pairs, metric):
 
     grid = [ThresholdCounter(metric, Thresholds(o, s)) for o in overlaps for s in (0.05, 0.5, 0.95)]
     assert loss(chosen) <= min(loss(other) for other in grid) + SUMMED_SCORES.atol
-    assert loss(tune(table, metric, per_category=True)) <= loss(chosen) + SUMMED_SCORES.atol
+    assert loss(tuned(*images_and_pairs, truth, metric, per_category=True)) <= loss(chosen) + SUMMED_SCORES.atol
 
 
 @given(pair_lists, metrics)
 def test_thresholds_of_a_category_are_as_if_it_were_alone_up_to_equally_good_ones(pairs, metric):
-    counter = tune(tabulate(*labelled(pairs)), metric, per_category=True)
+    counter = tuned(*labelled(pairs), metric, per_category=True)
     for category_id in counter.by_category:
         *of_category, truth = labelled([pair for pair in pairs if pair[1] == category_id])
-        alone = tune(tabulate(*of_category, truth), metric)
+        alone = tuned(*of_category, truth, metric)
         assert count_metrics(counter.counts(*of_category), truth)[metric] == pytest.approx(
             count_metrics(alone.counts(*of_category), truth)[metric], rel=SUMMED_SCORES.rtol
         )
@@ -67,7 +70,7 @@ def test_a_category_without_labels_is_counted_with_the_thresholds_for_all():
 
 def test_of_equally_good_thresholds_the_lower_ones_are_taken():
     image = Detections([[0, 0, 9, 9], [0, 0, 9, 8], [20, 0, 29, 9]], [0.9, 0.6, 0.4], [18, 18, 18], image_id=7)
-    assert tune(tabulate(*labelled([(image, 18, 2)]))).overall == Thresholds(overlap=0.3, score=0.05)
+    assert tuned(*labelled([(image, 18, 2)])).overall == Thresholds(overlap=0.3, score=0.05)
     assert ThresholdCounter("exact", Thresholds(0.5, 0.25)).count(image, 18) == 2.0
 
 
@@ -75,7 +78,7 @@ def test_equally_good_thresholds_of_a_category_are_decided_by_all():
     many = Detections([[i * 20, 0, i * 20 + 9, 9] for i in range(4)], [0.9, 0.6, 0.4, 0.2], [1] * 4)
     rare = Detections([[0, 0, 9, 9]], [0.95], [18])
     pairs = labelled([(many, 1, 2), (many, 1, 2), (rare, 18, 1)])
-    counter = tune(tabulate(*pairs), per_category=True)
+    counter = tuned(*pairs, per_category=True)
     assert counter.by_category[18] == counter.overall
     assert 0.4 < counter.overall.score <= 0.6
 
@@ -93,5 +96,5 @@ def test_counts_are_those_of_supervision(image, category_id):
 
 @given(pair_lists, st.booleans())
 def test_a_baseline_survives_json(pairs, per_category):
-    counter = tune(tabulate(*labelled(pairs)), "mae", per_category=per_category)
+    counter = tuned(*labelled(pairs), "mae", per_category=per_category)
     assert ThresholdCounter.from_dict(json.loads(json.dumps(asdict(counter)))) == counter

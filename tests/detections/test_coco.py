@@ -84,7 +84,7 @@ def test_results_without_names_take_those_that_are_given(tmp_path):
 def test_instances_give_counts_sizes_and_names(tmp_path, name):
     labels = read_coco_instances(write_json(tmp_path / name, INSTANCES))
     assert labels.counts == {7: {18: 2}, 9: {}}
-    assert labels.image_sizes == {7: (640, 480), 9: None}
+    assert labels.image_sizes == {7: (640, 480)}
     assert labels.categories == {18: "dog", 1: "person"}
     assert labels.unknown == {(7, 1)}, "nobody knows how many a crowd holds"
 

@@ -14,10 +14,9 @@ from tallybox.estimator.inputs import KEEP_ALL, EstimatorConfig, category_rows, 
 from tallybox.estimator.training import PADDING, LabelledInputs, train
 
 
-def fitted(proposals: int, max_objects: int | None = None):
-    config = EstimatorConfig(members=2, proposals=proposals)
-    photos, labels = made_up_photos(12, seed=2)
-    return fit(photos, labels, config, max_objects=max_objects, seed=0, on_progress=lambda done, total: None)
+def fitted(proposals: int, max_objects: int = 0):
+    config = EstimatorConfig(max_objects=max_objects, members=2, proposals=proposals)
+    return fit(*made_up_photos(12, seed=2), config, seed=0, on_progress=lambda done, total: None)
 
 
 def test_nms_of_the_inputs_is_used_only_if_boxes_do_not_all_fit():
@@ -52,7 +51,7 @@ def test_boxes_of_no_labelled_category_are_refused(count):
 def labelled_inputs() -> LabelledInputs:
     photos, labels = made_up_photos(8, seed=2)
     pairs, truth = counting_pairs(photos, labels)
-    config = EstimatorConfig(members=2, proposals=16)
+    config = EstimatorConfig(max_objects=20, members=2, proposals=16)
     inputs = model_inputs(photos, pairs, config, ())
     return LabelledInputs(config, 1, pairs, inputs, torch.from_numpy(truth), torch.arange(len(truth)) % 2)
 

@@ -72,11 +72,8 @@ def test_the_summary_has_what_other_categories_show(photos):
     for row, (index, category) in enumerate(pairs):
         other_scores = photos[index].scores[photos[index].category_ids != category]
         best = np.clip(other_scores.max(initial=0), 1e-3, 1 - 1e-3)
-        expected = [
-            np.log1p((other_scores > 0.2).sum()),
-            np.log1p((other_scores > 0.5).sum()),
-            np.log(best / (1 - best)),
-        ]
+        likely = [np.log1p((other_scores > score).sum()) for score in (0.2, 0.5)]
+        expected = [*likely, np.log(best / (1 - best))]
         np.testing.assert_allclose(surroundings[row], expected, rtol=1e-4, atol=1e-5)
 
 

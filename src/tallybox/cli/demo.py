@@ -88,13 +88,9 @@ def show_idea(console: Console) -> None:
     console.print("\n[bold]How does it work?[/bold]  Three cats, one of them detected twice:\n")
     console.print(f"  {'    '.join(f'{number} {label}' for number, label in enumerate(CAT_LABELS, start=1))}\n")
     matrices = Table.grid(padding=(0, 4))
-    titles = {
-        "  A = a aᵀ": trace.relevance,
-        "  D = 1 - IoU": trace.distance,
-        "  Ã = A ⊙ D": trace.deduplicated,
-        "  C": trace.count_matrix,
-    }
-    matrices.add_row(*(shade_matrix(title, matrix) for title, matrix in titles.items()))
+    titles = ("  A = a aᵀ", "  D = 1 - IoU", "  Ã = A ⊙ D", "  C")
+    drawn = (trace.relevance, trace.distance, trace.deduplicated, trace.count_matrix)
+    matrices.add_row(*map(shade_matrix, titles, drawn))
     console.print(matrices)
     console.print("\nA  connects each pair of boxes with an edge: 16 edges, and √16 = 4 boxes.")
     console.print("D  is 0 for boxes at the same place, so that Ã has no edges within a cat.")

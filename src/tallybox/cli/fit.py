@@ -62,10 +62,8 @@ def fit(source: str, labels: Path, out: Path, as_json: bool, **others: Any) -> N
 def _show_cross_validation(figures: Mapping[str, Any]) -> None:
     """Print how well the estimator, tuned NMS and the trained ensemble count in images that they were not fitted to."""
     answers = list(figures["estimator"]["coverage90_by_predicted_count"])
-    spans = [answer.replace("-", "–") for answer in answers]
-    table = figures_table("", "exact", "MAE", "covered", *(f"of {span}" for span in spans))
-    titles = {"estimator": "estimator", "nms": "tuned NMS", "ensemble": "ensemble"}
-    for name, title in titles.items():
+    table = figures_table("", "exact", "MAE", "covered", *(f"of {answer.replace('-', '–')}" for answer in answers))
+    for name, title in {"estimator": "estimator", "nms": "tuned NMS", "ensemble": "ensemble"}.items():
         scores = figures[name]
         by_answer = scores["coverage90_by_predicted_count"]
         shares = [scores["exact"], scores["coverage90"], *(by_answer.get(answer) for answer in answers)]

@@ -46,12 +46,8 @@ def progress_steps() -> Iterator[Callable[[str, int, int], None]]:
     if not console.is_terminal:
         yield lambda step, done, total: None
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeRemainingColumn(),
-    )
+    percentage = TextColumn("{task.percentage:>3.0f} %")
+    columns = (TextColumn("{task.description}"), BarColumn(), percentage, TimeRemainingColumn())
     # Into a file or a pipe, standard output must stay apart from the bar; on a terminal it is printed above it.
     with Progress(*columns, console=console, transient=True, redirect_stdout=sys.stdout.isatty()) as progress:
         tasks: dict[str, TaskID] = {}

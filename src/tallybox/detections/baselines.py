@@ -31,14 +31,6 @@ class Thresholds(NamedTuple):
     score: float
 
 
-class CountTable(NamedTuple):
-    """What every pair of thresholds counts, for each counting pair."""
-
-    counts: Floats  # [P, overlaps, scores]
-    true_counts: Floats  # [P]
-    category_ids: Integers  # [P]
-
-
 @dataclass(frozen=True)
 class ThresholdCounter:
     """A tuned baseline: thresholds for all categories, and for those that have thresholds of their own."""
@@ -71,28 +63,28 @@ def count_with(detections: Detections, iou_thresholds: Sequence[float], score_th
     return kept.astype(np.float32) @ counts_if_kept.astype(np.float32)
 
 
-def tabulate(images: Sequence[Detections], pairs: Pairs, true_counts: Integers) -> CountTable:
-    """Count each pair with every pair of thresholds of the grid, so that `tune` can compare them."""
+def tabulate(images: Sequence[Detections], pairs: Pairs) -> Floats:
+    """Count each pair with every pair of thresholds of the grid, ``[P, overlaps, scores]``."""
     of_pairs = (images[index].of_category(key) for index, key in zip(*pairs, strict=True))
-    counts = np.stack([count_with(detections, IOU_THRESHOLDS, SCORE_THRESHOLDS) for detections in of_pairs])
-    return CountTable(counts, true_counts.astype(np.float32), pairs.category_ids)
+    return np.stack([count_with(detections, IOU_THRESHOLDS, SCORE_THRESHOLDS) for detections in of_pairs])
 
 
-def tune(table: CountTable, metric: Metric = "exact", *, per_category: bool = False) -> ThresholdCounter:
-    """Return the thresholds that are best by a metric, for all pairs together and, if asked, for each category.
+def tune(
+    table: Floats, pairs: Pairs, true_counts: Integers, metric: Metric = "exact", *, per_category: bool = False
+) -> ThresholdCounter:
+    """Return the thresholds of a table that are best by a metric, for all pairs together and, if asked, by category.
 
     Ties within a category go to the thresholds that are better for all pairs, and ties over all pairs to the lower
     thresholds. A category without labelled pairs is counted with the thresholds for all.
     """
-    errors = np.abs(table.counts - table.true_counts[:, None, None])  # [P, overlaps, scores]
+    errors = np.abs(table - true_counts.astype(np.float32)[:, None, None])  # [P, overlaps, scores]
     losses = {"exact": errors > 0, "mae": errors, "rmse": np.square(errors)}[metric]
     overall = losses.mean(0, dtype=np.float64)  # [overlaps, scores]
     by_category = {}
-    if per_category:
-        for category_id in np.unique(table.category_ids).tolist():
-            loss = losses[table.category_ids == category_id].sum(0, dtype=np.float64)
-            equally_good = np.isclose(loss, loss.min(), rtol=1e-9, atol=1e-9)
-            by_category[category_id] = _grid_point(np.where(equally_good, overall, np.inf))
+    for category_id in np.unique(pairs.category_ids).tolist() if per_category else ():
+        loss = losses[pairs.category_ids == category_id].sum(0, dtype=np.float64)
+        equally_good = np.isclose(loss, loss.min(), rtol=1e-9, atol=1e-9)
+        by_category[category_id] = _grid_point(np.where(equally_good, overall, np.inf))
     return ThresholdCounter(metric, _grid_point(overall), by_category)
 
 

@@ -1,5 +1,6 @@
 """Categories: COCO's 80 names, looking up a name, and matching the categories of two sources by name."""
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -25,19 +26,11 @@ COCO_CATEGORY_IDS = tuple(COCO_CATEGORIES)  # by class number of a detector that
 MAX_SHOWN = 200  # characters of an unknown name that an error quotes
 MAX_LISTED = 3  # names that a message lists
 NOT_CATEGORIES = frozenset({"", "n/a", "background", "__background__"})  # class names that are no categories
-IRREGULAR_PLURALS = {
-    "person": "people",
-    "man": "men",
-    "woman": "women",
-    "child": "children",
-    "mouse": "mice",
-    "knife": "knives",
-    "calf": "calves",
-    "sheep": "sheep",
-    "skis": "skis",
-    "scissors": "scissors",
-    "tv": "TVs",
-}
+_IRREGULAR_PLURALS = (
+    "person people, man men, woman women, child children, mouse mice, knife knives, calf calves, sheep sheep, "
+    "skis skis, scissors scissors, tv TVs"
+)
+IRREGULAR_PLURALS: dict[str, str] = dict(re.findall(r"(\w+) (\w+)", _IRREGULAR_PLURALS))
 
 
 def find_category(name: str, categories: Mapping[int, str] = COCO_CATEGORIES) -> int | None:
@@ -85,27 +78,24 @@ def category_ids_of_classes(names: Mapping[int, str]) -> dict[int, int]:
     return ids if len(ids) == len(named) else {label: label for label in named}
 
 
-def categories_of_classes(classes: Sequence[float], class_names: ClassNames) -> tuple[list[int], dict[int, str] | None]:
+def categories_of_classes(classes: Sequence[float], class_names: ClassNames) -> tuple[list[int], dict[int, str]]:
     """Return the category id of each class number, and the names of the categories.
 
     Numbers without names are refused: YOLO's class 16 is a dog, COCO's category 16 a bird.
     """
-    if class_names is None:
-        if classes:
-            raise InputError(
-                "These class numbers have no names; pass the detector's names with class_names= (model.names, "
-                "model.config.id2label)"
-            )
-        return [], None
-    names = names_by_class(class_names)
+    if class_names is None and classes:
+        raise InputError("Class numbers need names: pass class_names= (model.names, model.config.id2label)")
+    names = names_by_class(class_names or {})
     ids = category_ids_of_classes(names)
     if unknown := set(classes).difference(ids):
         raise InputError(f"Class {min(unknown):g} has no name in class_names")
     return [ids[int(number)] for number in classes], {ids[number]: names[number] for number in ids}
 
 
-def number_categories(names: Iterable[str]) -> dict[int, str]:
-    """Give ids to names that came without: COCO's if all are COCO's, else 0, 1, … in alphabetical order."""
+def number_categories(names: Iterable[str], class_names: ClassNames = None) -> dict[int, str]:
+    """Give ids to names that came without: the caller's, else COCO's if all are COCO's, else alphabetical ones."""
+    if class_names is not None:
+        return names_by_class(class_names)
     own = sorted(set(names))
     ids = [find_category(name) for name in own]
     if None not in ids:
@@ -141,22 +131,15 @@ def check_common_names(
     """Raise if both sides have names and share none."""
     target = _named(target)
     if source and target and not ids_by_name(source, target):
-        raise InputError(
-            f"None of the categories of {owner} ({listed_names(source, source)}) is one of {others} "
-            f"({listed_names(target, target)})"
-        )
+        own, known = listed_names(source, source), listed_names(target, target)
+        raise InputError(f"None of the categories of {owner} ({own}) is one of {others} ({known})")
 
 
 def check_known_ids(category_ids: Iterable[int], target: Mapping[int, str], owner: str) -> None:
-    """Raise if ids without names cannot be those of an estimator of COCO's categories.
-
-    Such ids are class numbers of a detector: YOLO's class 16 is a dog, COCO's category 16 is a bird.
-    """
+    """Raise if ids without names cannot be COCO's, as those of the target are: they are class numbers of a detector."""
     if target == COCO_CATEGORIES and (unknown := set(category_ids).difference(COCO_CATEGORIES)):
-        raise InputError(
-            f"{owner}: category ids {sorted(unknown)[:MAX_LISTED]} are not COCO's; if they are class numbers of a "
-            "detector, give its names with category_names= (--names data.yaml)"
-        )
+        remedy = "if they are class numbers of a detector, give its names with category_names= (--names data.yaml)"
+        raise InputError(f"{owner}: category ids {sorted(unknown)[:MAX_LISTED]} are not COCO's; {remedy}")
 
 
 def is_own(names: Mapping[int, str]) -> bool:

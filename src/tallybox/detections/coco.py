@@ -78,16 +78,13 @@ def read_coco_instances(path: Path) -> TrueCounts:
     pairs = [(image_key(annotation.image_id), annotation.category_id) for annotation in content.annotations]
     for number, (image_id, category_id) in enumerate(pairs):
         if image_id not in images or category_id not in categories:
-            raise InputError(
-                f"{path}, annotation {number}: image {image_id!r} or category {category_id} is not in the file"
-            )
+            unknown = f"image {image_id!r} or category {category_id}"
+            raise InputError(f"{path}, annotation {number}: {unknown} is not in the file")
     crowds = frozenset(pair for pair, annotation in zip(pairs, content.annotations, strict=True) if annotation.iscrowd)
     counts: dict[ImageId, dict[int, int]] = {image_id: {} for image_id in images}
     for (image_id, category_id), count in collections.Counter(pairs).items():
         if (image_id, category_id) not in crowds:
             counts[image_id][category_id] = count
-    sizes = {
-        key: (image.width, image.height) if image.width and image.height else None for key, image in images.items()
-    }
+    sizes = {key: (image.width, image.height) for key, image in images.items() if image.width and image.height}
     file_names = {key: image.file_name for key, image in images.items() if image.file_name}
     return TrueCounts(counts, sizes, categories, crowds, file_names)

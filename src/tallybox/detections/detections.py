@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, TypedDict, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from tallybox.detections.categories import ClassNames, categories_of_classes
 from tallybox.errors import InputError, InputTypeError
@@ -99,8 +99,7 @@ class Detections:
     @classmethod
     def empty(cls, image_id: ImageId | None = None, image_size: Size | None = None) -> Self:
         """Return an image in which nothing was detected."""
-        nothing = np.zeros(0, np.float32)
-        return cls(nothing.reshape(0, 4), nothing, np.zeros(0, np.int64), image_size, image_id)
+        return cls(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64), image_size, image_id)
 
     @classmethod
     def from_coco(
@@ -129,7 +128,7 @@ class Detections:
             raise InputTypeError(f"COCO results: bbox must be four numbers: {error}") from None
         boxes[:, 2:] += boxes[:, :2]  # left, top, width, height to x1 y1 x2 y2
         self = cls(boxes, scores, category_ids, category_names=category_names, **image)
-        check_in_image(self.boxes, self.image_size, "COCO results")
+        check_in_image(self, self.image_size, "COCO results")
         return self
 
     @classmethod
@@ -214,62 +213,55 @@ class Detections:
         from tallybox.detections.tables import detections_in_frame, known_columns  # which import this module
 
         image_id, image_size = image.get("image_id"), image.get("image_size")
-        own_column = known_columns(frame).get("image_id")
-        if own_column is None or image_id is not None:
-            frame = frame.assign(image_id=0 if image_id is None else image_id)
+        own_column = known_columns(frame).get("image_id") if image_id is None else None
+        if own_column is None:
+            frame = frame.assign(image_id=0)
         if image_size is not None:
             frame = frame.assign(image_width=image_size[0], image_height=image_size[1])
         images = list(detections_in_frame(frame, "data frame", box_format=box_format, category_names=class_names))
         if len(images) > 1:
             ids = [image.image_id for image in images[:3]]
             raise InputError(f"These rows are of several images ({ids}); pass those of frame.groupby({own_column!r})")
-        if not images:
-            return cls.empty(image_id, image_size)
-        return images[0] if own_column is not None and image_id is None else replace(images[0], image_id=image_id)
+        found = images[0] if images else cls.empty(image_size=image_size)
+        return found if own_column is not None else replace(found, image_id=image_id)
 
 
-def first_problem(boxes_xyxy: NDArray[np.floating], scores: NDArray[np.floating]) -> tuple[int, str] | None:
-    """Return the index of the first wrong box ``[N, 4]`` or score ``[N]`` and what is wrong with it, or None."""
+def first_problem(
+    boxes_xyxy: NDArray[np.floating], scores: NDArray[np.floating], sizes_wh: ArrayLike = (0, 0)
+) -> tuple[int, str] | None:
+    """Return the index of the first wrong box ``[N, 4]`` or score ``[N]`` and what is wrong with it, or None.
+
+    No box may be far beyond its image, of which ``sizes_wh`` is the size, ``[2]`` or ``[N, 2]``, and 0 if not known.
+    """
+    images_wh = np.broadcast_to(sizes_wh, (len(scores), 2))
     with np.errstate(invalid="ignore"):
         sizes = boxes_xyxy[:, 2:] - boxes_xyxy[:, :2]  # [N, 2], not finite if a corner is not
-    good = ((sizes >= 0) & (sizes < np.inf)).all(1) & (scores >= -ROUNDING_SLACK) & (scores <= 1 + ROUNDING_SLACK)
+    in_order = ((sizes >= 0) & (sizes < np.inf)).all(1)
+    too_low = boxes_xyxy[:, :2] < -MAX_OVERHANG * images_wh
+    too_high = boxes_xyxy[:, 2:] > (1 + MAX_OVERHANG) * images_wh
+    is_outside = ((too_low | too_high) & (images_wh > 0)).any(1)
+    in_range = (scores >= -ROUNDING_SLACK) & (scores <= 1 + ROUNDING_SLACK)
+    good = in_order & in_range & ~is_outside
     if good.all():
         return None
     index = int(np.argmin(good))
-    score, box = float(scores[index]), boxes_xyxy[index]
-    if not -ROUNDING_SLACK <= score <= 1 + ROUNDING_SLACK:
-        return index, f"score {score:g} is not in [0, 1]; apply a logistic to logits, divide percentages by 100"
-    if not np.isfinite(box).all():
-        return index, f"box {_listed(box)} is not finite"
-    return index, f"box {_listed(box)} is not x1 y1 x2 y2 with x1 ≤ x2 and y1 ≤ y2; is the box format right?"
+    if not in_range[index]:
+        remedy = "apply a logistic to logits, divide percentages by 100"
+        return index, f"score {scores[index]:g} is not in [0, 1]; {remedy}"
+    box = f"box [{', '.join(f'{corner:g}' for corner in boxes_xyxy[index])}]"
+    if not np.isfinite(sizes[index]).all():
+        return index, f"{box} is not finite"
+    if (sizes[index] < 0).any():
+        return index, f"{box} is not x1 y1 x2 y2 with x1 ≤ x2 and y1 ≤ y2; is the box format right?"
+    width, height = images_wh[index].tolist()
+    remedy = "check the size and the box format (box_format=, --box-format)"
+    return index, f"{box} extends more than {MAX_OVERHANG:.0%} beyond the {width}×{height} image; {remedy}"
 
 
-def first_outside(boxes_xyxy: NDArray[np.floating], sizes_wh: NDArray[np.integer]) -> tuple[int, str] | None:
-    """Return the index of the first box ``[N, 4]`` far beyond its image and what is wrong with it, or None.
-
-    ``sizes_wh`` is ``[2]`` or ``[N, 2]``; nothing is beyond an image of size 0, which is not known.
-    """
-    too_low = boxes_xyxy[:, :2] < -MAX_OVERHANG * sizes_wh
-    too_high = boxes_xyxy[:, 2:] > (1 + MAX_OVERHANG) * sizes_wh
-    is_outside = ((too_low | too_high) & (sizes_wh > 0)).any(1)
-    if not is_outside.any():
-        return None
-    index = int(np.argmax(is_outside))
-    width, height = np.broadcast_to(sizes_wh, (len(boxes_xyxy), 2))[index].tolist()
-    return index, (
-        f"box {_listed(boxes_xyxy[index])} extends more than {MAX_OVERHANG:.0%} beyond the {width}×{height} image; "
-        "check the size and the box format (box_format=, --box-format)"
-    )
-
-
-def check_in_image(boxes_xyxy: NDArray[np.floating], size_wh: Size | None, owner: str) -> None:
-    """Raise if a box ``[N, 4]`` extends far beyond its image; ``owner`` names the image. Without a size, none does."""
-    if size_wh is not None and (problem := first_outside(boxes_xyxy, np.array(size_wh))):
+def check_in_image(image: Detections, size_wh: Size | None, owner: str) -> None:
+    """Raise if a box extends far beyond its image; ``owner`` names the image. Without a size, none does."""
+    if problem := first_problem(image.boxes, image.scores, size_wh or (0, 0)):
         raise InputError(f"{owner}: {problem[1]}")
-
-
-def _listed(box: NDArray[np.floating]) -> str:
-    return "[" + ", ".join(f"{corner:g}" for corner in box) + "]"
 
 
 def on_host(values: Any) -> Any:
@@ -308,10 +300,8 @@ def _as_category_ids(values: Any) -> Integers:
     kind = array.dtype.kind
     are_whole = kind in "iu" or (kind == "f" and np.array_equal(array, np.round(array)))  # ultralytics has floats
     if not are_whole or (kind in "uf" and np.abs(array).max() >= 2**63):
-        raise InputTypeError(
-            f"category_ids must be whole numbers of 64 bits, but got {array.dtype} {array.ravel()[:3].tolist()}; "
-            "give each name a number"
-        )
+        found = f"{array.dtype} {array.ravel()[:3].tolist()}"
+        raise InputTypeError(f"category_ids must be whole numbers of 64 bits, but got {found}; number the names")
     return array.astype(np.int64)
 
 

@@ -47,13 +47,15 @@ class TrueCounts:
     """
 
     counts: Mapping[ImageId, Mapping[int, int]]
-    image_sizes: Mapping[ImageId, tuple[int, int] | None] = field(default_factory=dict)  # (width, height)
+    image_sizes: Mapping[ImageId, tuple[int, int]] = field(default_factory=dict)  # (width, height)
     categories: Mapping[int, str] = field(default_factory=dict)  # names of all that were counted; empty if not known
     unknown: frozenset[tuple[ImageId, int]] = frozenset()
     file_names: Mapping[ImageId, str] = field(default_factory=dict)  # of photos, as far as known, with slashes
     left_out: frozenset[ImageId] = frozenset()  # labelled images that are not to be used
     labelled: frozenset[int] | None = None
-    ids_are_arbitrary: bool = False  # names were numbered here, so that ids mean nothing to a detector without names
+    ids_are_arbitrary: bool = (
+        False  # names were numbered here; unless they are COCO's, their ids mean nothing elsewhere
+    )
 
     @classmethod
     def of_pairs(cls, counts: Mapping[Any, int]) -> "TrueCounts":
@@ -70,13 +72,13 @@ class TrueCounts:
         texts = {category for _, category in counts if isinstance(category, str)}
         if texts and len(texts) < len({category for _, category in counts}):
             raise InputError("counts must have names or ids of categories, not both")
-        names = number_categories(texts) if texts else {}
+        names = number_categories(texts)
         by_image: dict[ImageId, dict[int, int]] = {}
         for (image_id, category), count in counts.items():
             category_id = category_id_of(category, names) if isinstance(category, str) else int(category)
             by_image.setdefault(image_id, {})[category_id] = int(count)
         labelled = frozenset(category_id for of_image in by_image.values() for category_id in of_image)
-        return cls(by_image, categories=names, labelled=labelled, ids_are_arbitrary=is_own(names))
+        return cls(by_image, categories=names, labelled=labelled, ids_are_arbitrary=bool(names))
 
     def __len__(self) -> int:
         """Return the number of labelled images."""
@@ -165,13 +167,11 @@ class TrueCounts:
         {7: {4: 3}}
         """
         if not names:
-            if self.ids_are_arbitrary:
+            if self.ids_are_arbitrary and is_own(self.categories):
                 odd = next(name for name in self.categories.values() if find_category(name) is None)
-                raise InputError(
-                    f"The detections have category ids without names, and {odd!r} of the labels is none of COCO's"
-                    f"{did_you_mean(odd, COCO_CATEGORIES.values())}. Give names for the ids (category_names=, --names "
-                    "data.yaml), or add a column category_id to the labels"
-                )
+                problem = f"The detections have category ids without names, and {odd!r} of the labels is none of COCO's"
+                remedy = "Give names for the ids (category_names=, --names data.yaml), or category_id in the labels"
+                raise InputError(f"{problem}{did_you_mean(odd, COCO_CATEGORIES.values())}. {remedy}")
             if not self.categories or is_own(self.categories):
                 return self
             return replace(self, categories=COCO_CATEGORIES, labelled=self.labelled_ids())
@@ -183,12 +183,9 @@ class TrueCounts:
         found = ids_by_name(self.categories, names)
         counted = {c for of_image in self.counts.values() for c, count in of_image.items() if count}
         if left_out := sorted(self.categories[c] for c in counted - found.keys()):
-            hint = did_you_mean(left_out[0], names.values())
-            warnings.warn(
-                f"The detections do not have {len(left_out)} categories of the labels ({shown(left_out)}{hint}); they "
-                "are left out",
-                stacklevel=2,
-            )
+            unmatched = shown(left_out) + did_you_mean(left_out[0], names.values())
+            problem = f"The detections do not have {len(left_out)} categories of the labels ({unmatched})"
+            warnings.warn(f"{problem}; they are left out", stacklevel=2)
         return self.renumbered(found, names)
 
     def renumbered(self, new_ids: Mapping[int, int], names: Mapping[int, str]) -> "TrueCounts":
@@ -225,18 +222,14 @@ def match_images(images: Iterable[Detections], names: dict[int, str], *, named: 
     last, ids = None, dict[int, int]()  # the images of a file share their names
     for image in images:
         if not isinstance(image, Detections):
-            raise InputTypeError(
-                f"{type(image).__name__} is not the Detections of an image; make them with "
-                "Detections(boxes, scores, category_ids) or Detections.from_torchvision, from_supervision …"
-            )
+            kind = type(image).__name__
+            raise InputTypeError(f"{kind} is not the Detections of an image; see Detections.from_torchvision …")
         if not image.category_names:
             check_known_ids(image.category_ids.tolist(), known, f"Image {image.image_id!r}")
             if named and len(image) and is_own(known):
-                raise InputError(
-                    f"Image {image.image_id!r} has category ids without names, but the estimator was fitted to named "
-                    f"categories ({listed_names(known, known)}). Give names for the ids: category_names= (--names "
-                    "data.yaml)"
-                )
+                learned = f"the estimator was fitted to named categories ({listed_names(known, known)})"
+                remedy = "give names for the ids: category_names= (--names data.yaml)"
+                raise InputError(f"Image {image.image_id!r} has category ids without names, but {learned}; {remedy}")
             yield image
             continue
         if image.category_names != last:
@@ -268,12 +261,10 @@ def labelled_detections(detections: Iterable[Detections], labels: TrueCounts) ->
             continue
         label = label_of[image_id]
         if labels.categories and (unknown := set(image.category_ids.tolist()) - labels.categories.keys()):
-            raise InputError(
-                f"Image {label!r}: category {min(unknown)} is none of the {len(labels.categories)} of the labels; if "
-                "the detector numbers its classes from 0, give their names (category_names=, --names data.yaml)"
-            )
+            remedy = "if the detector numbers its classes from 0, give their names (category_names=, --names data.yaml)"
+            raise InputError(f"Image {label!r}: category {min(unknown)} is none of the labels'; {remedy}")
         size = image.image_size or labels.image_sizes.get(label)
-        check_in_image(image.boxes, size, f"Image {label!r}")
+        check_in_image(image, size, f"Image {label!r}")
         yield Detections.of_checked(**vars(image) | {"image_size": size, "image_id": label})
     for label in labels.counts:
         if label not in found:
@@ -286,10 +277,6 @@ def counting_pairs(images: Sequence[Detections], labels: TrueCounts, *, every: b
     ``images`` are those of `labelled_detections`. The pairs of each are every category with a true count of at least 1,
     and the two highest-scoring labelled categories whose true count is 0 and whose best score exceeds 0.05. With
     ``every``, all that were detected instead of these two; any other category rightly counts 0.
-
-    >>> image = Detections([[0, 0, 9, 9]] * 4, [0.9, 0.3, 0.2, 0.1], [18, 1, 2, 3], image_id=7)
-    >>> counting_pairs([image], TrueCounts({7: {18: 3}}))
-    (Pairs(image_index=array([0, 0, 0]), category_ids=array([18,  1,  2])), array([3, 0, 0]))
     """
     rows: list[tuple[int, int, int]] = []
     for index, image in enumerate(images):

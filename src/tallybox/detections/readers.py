@@ -56,8 +56,7 @@ def _read_csv(path: Path, pandas: Any) -> pd.DataFrame:
             header = text.readline(MAX_LINE)
             text.seek(0)
             separator = max(",;\t", key=header.count)  # Excel writes semicolons if numbers have a decimal comma
-            frame: pd.DataFrame = pandas.read_csv(text, sep=separator, **options)
-            return frame
+            return pandas.read_csv(text, sep=separator, **options)
     except UnicodeDecodeError:
         raise InputError(f'{path}: not UTF-8; in Excel, save it as "CSV UTF-8"') from None
     except (pandas.errors.ParserError, pandas.errors.EmptyDataError, OverflowError) as error:
@@ -81,8 +80,7 @@ def _read_excel(path: Path, pandas: Any) -> pd.DataFrame:
                 rows.append(row[:columns])
         except Exception as error:  # for a damaged file, openpyxl raises errors of any type
             raise InputError(f"{path}: not a valid .xlsx file: {error_summary(error)}") from None
-    frame: pd.DataFrame = pandas.DataFrame(rows, columns=range(columns), dtype=object)
-    return frame
+    return pandas.DataFrame(rows, columns=range(columns), dtype=object)
 
 
 def _read_parquet(path: Path, **options: Any) -> Any:

@@ -12,23 +12,8 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tallybox.detections.categories import (
-    ClassNames,
-    categories_of_classes,
-    category_id_of,
-    is_own,
-    names_by_class,
-    number_categories,
-)
-from tallybox.detections.detections import (
-    MAX_SIDE,
-    BoxFormat,
-    Detections,
-    ImageId,
-    Integers,
-    first_outside,
-    first_problem,
-)
+from tallybox.detections.categories import ClassNames, categories_of_classes, category_id_of, number_categories
+from tallybox.detections.detections import MAX_SIDE, BoxFormat, Detections, ImageId, Integers, first_problem
 from tallybox.detections.labels import TrueCounts, image_key
 from tallybox.errors import InputError
 
@@ -72,10 +57,8 @@ def detections_in_frame(
     by_key = _by_key(frame)
     named = next((names for names in BOX_COLUMNS if by_key.keys() >= set(names.split())), None)
     if named is None:
-        raise InputError(
-            f"{source}: no columns of boxes (x1 y1 x2 y2, x y width height or x_center y_center width height) among "
-            f"{list(frame.columns)}"
-        )
+        usual = "x1 y1 x2 y2, x y width height or x_center y_center width height"
+        raise InputError(f"{source}: no columns of boxes ({usual}) among {list(frame.columns)}")
     sides = frame[[by_key[name] for name in named.split()]]
     table = _under_our_names(frame.drop(columns=sides.columns), source, "image_id", "score")
     images, owners = _image_ids(table["image_id"], source)
@@ -87,9 +70,8 @@ def detections_in_frame(
     stated_boxes = np.column_stack([numbers(sides[name], source) for name in sides])
     boxes = _corners(stated_boxes, box_format or BOX_COLUMNS[named], sizes[owners])
     scores = numbers(table["score"], source).astype(np.float32)
-    if problem := first_problem(boxes, scores) or first_outside(boxes, sizes[owners]):
+    if problem := first_problem(boxes, scores, sizes[owners]):
         raise _row_error(source, table, *problem)
-    names = names or frame.attrs.get("categories") or None
     ends = np.bincount(owners, minlength=len(images)).cumsum()
     rows_of_images = np.split(np.argsort(owners, kind="stable"), ends)  # the last one is of no image
     for image_id, size, rows in zip(images, sizes.tolist(), rows_of_images, strict=False):
@@ -99,7 +81,7 @@ def detections_in_frame(
             category_ids=ids[rows],
             image_size=tuple(size) if all(size) else None,
             image_id=image_id,
-            category_names=names,
+            category_names=names or frame.attrs.get("categories") or None,
         )
 
 
@@ -136,12 +118,9 @@ def counts_in_frame(frame: pd.DataFrame, source: str) -> TrueCounts:
             raise _row_error(source, table, row, f"image {image_id!r} has two counts of category {category_id}")
         else:
             counts[image_id][category_id] = number
+    labelled, not_counted = frozenset(ids.tolist()), frozenset(unknown)
     return TrueCounts(
-        counts,
-        categories=names or {},
-        unknown=frozenset(unknown),
-        labelled=frozenset(ids.tolist()),
-        ids_are_arbitrary=not are_stated and is_own(names or {}),
+        counts, categories=names, unknown=not_counted, labelled=labelled, ids_are_arbitrary=not are_stated
     )
 
 
@@ -188,8 +167,8 @@ def _image_ids(column: pd.Series[Any], source: str) -> tuple[list[ImageId], NDAr
     return list(images), np.array(numbers, np.intp)[codes]
 
 
-def _categories(table: pd.DataFrame, source: str, given: ClassNames) -> tuple[Integers, Mapping[int, str] | None, bool]:
-    """Return the category id of each row ``[N]``, the names of ids if known, and whether the table states the ids.
+def _categories(table: pd.DataFrame, source: str, given: ClassNames) -> tuple[Integers, Mapping[int, str], bool]:
+    """Return the category id of each row ``[N]``, the known names of ids, and whether the table states the ids.
 
     What a column holds decides whether it has numbers or names, not what it is called. Numbers that the caller names
     come first, then ids, then names.
@@ -202,17 +181,15 @@ def _categories(table: pd.DataFrame, source: str, given: ClassNames) -> tuple[In
         return np.array(ids, np.int64), names, True
     if numbered and numbered[0] != "class_id":
         category_ids = whole_numbers(table[numbered[0]], source)
-        return category_ids, None if named is None else _names_of_ids(table, source, category_ids, named), True
+        return category_ids, {} if named is None else _names_of_ids(table, source, category_ids, named), True
     if named is not None:
         texts = _texts(_filled(table[named], source))
-        names = number_categories(texts) if given is None else names_by_class(given)
+        names = number_categories(texts, given)
         id_of = {text: category_id_of(text, names) for text in dict.fromkeys(texts)}
         return np.array([id_of[text] for text in texts], np.int64), names, False
     if numbered:
-        raise InputError(
-            f"{source}: class numbers without names; add a column class_name, or give the detector's names "
-            "(category_names=, --names data.yaml)"
-        )
+        remedy = "add a column class_name, or give the detector's names (category_names=, --names data.yaml)"
+        raise InputError(f"{source}: class numbers without names; {remedy}")
     raise InputError(f"{source}: no column category or category_id")
 
 

@@ -40,29 +40,19 @@ def write_table(frame: pd.DataFrame, path: Path) -> None:
             raise InputError(f"{path}: not a table; expected .csv, .tsv, .xlsx or .parquet")
 
 
-def write_detections(detections: Iterable[Detections], path: Path, *, categories: Mapping[int, str]) -> int:
-    """Write a ``.parquet`` file or COCO results (``.json``, ``.json.gz``) and return how many images there were.
+def write_detections(detections: Iterable[Detections], path: Path, *, categories: Mapping[int, str]) -> None:
+    """Write a ``.parquet`` file or COCO results (``.json``, ``.json.gz``).
 
-    COCO results hold no names of categories, so that categories other than COCO's need Parquet.
+    COCO results hold no names of categories, so that categories other than COCO's need Parquet. An image without
+    detections leaves no trace in them.
     """
     check_can_be_written(path)
     if path.suffix.lower() == ".parquet":
-        return write_parquet(detections, path, categories=categories)
+        write_parquet(detections, path, categories=categories)
+        return
     for category_id, name in categories.items():
         if COCO_CATEGORIES.get(category_id) != name:
             raise InputError(f"{path}: JSON has no names of categories, and {name!r} is not COCO's; write .parquet")
-    return _write_coco_results(detections, path)
-
-
-def check_can_be_written(path: Path) -> None:
-    """Raise, before hours of detecting, if detections cannot be written to a path; make its folder."""
-    if path.suffix.lower() != ".parquet" and suffix_without_gz(path) != ".json":
-        raise InputError(f"{path}: detections can be written as .parquet, .json or .json.gz")
-    check_writable(path)
-
-
-def _write_coco_results(detections: Iterable[Detections], path: Path) -> int:
-    """Write COCO results, gzipped if the name ends in ``.gz``; an image without detections leaves no trace there."""
     images, results = list(detections), list[dict[str, Any]]()
     for image_id, image in zip(_ids_of(images), images, strict=True):
         boxes_xywh = np.concatenate((image.boxes[:, :2], image.boxes[:, 2:] - image.boxes[:, :2]), axis=1).tolist()
@@ -72,7 +62,13 @@ def _write_coco_results(detections: Iterable[Detections], path: Path) -> int:
     content = json.dumps(results).encode()
     with atomic_writing(path) as file:  # without the time, the same detections give the same bytes
         file.write(gzip.compress(content, mtime=0) if path.suffix.lower() == ".gz" else content)
-    return len(images)
+
+
+def check_can_be_written(path: Path) -> None:
+    """Raise, before hours of detecting, if detections cannot be written to a path; make its folder."""
+    if path.suffix.lower() != ".parquet" and suffix_without_gz(path) != ".json":
+        raise InputError(f"{path}: detections can be written as .parquet, .json or .json.gz")
+    check_writable(path)
 
 
 def _ids_of(images: list[Detections]) -> list[ImageId]:
@@ -87,8 +83,8 @@ def write_parquet(
     *,
     categories: Mapping[int, str] | None = None,
     metadata: Mapping[bytes, str] | None = None,
-) -> int:
-    """Write detections of images that have an id and return how many images there were.
+) -> None:
+    """Write detections of images that have an id.
 
     There is a row for each box, and one of nulls for an image without boxes. Pages have checksums, which
     `read_detections` verifies.
@@ -113,4 +109,3 @@ def write_parquet(
     schema = pa.schema(zip(COLUMNS, types, strict=True), metadata={**(metadata or {}), **names} or None)
     with atomic_writing(path) as file:
         pq.write_table(pa.table(columns, list(COLUMNS)).cast(schema), file, write_page_checksum=True)
-    return len(images)

@@ -10,6 +10,7 @@ from typing import Self
 import numpy as np
 import torch
 
+from tallybox.checks import check_count
 from tallybox.concurrency import in_batches
 from tallybox.detections.categories import category_id_of
 from tallybox.detections.detections import Detections, ImageId
@@ -26,6 +27,7 @@ from tallybox.estimator.prediction import ImagePredictions
 from tallybox.estimator.totals import Totals
 from tallybox.estimator.training import OnProgress
 
+UNTRAINED_MAX_OBJECTS = 20
 Categories = Sequence[int | str] | None  # by id or by name; None for all that may be there
 
 
@@ -47,10 +49,9 @@ class CountEstimator:
     def __init__(
         self, *, max_objects: int | None = None, members: int = EstimatorConfig.members, seed: int = 0
     ) -> None:
-        self._config = EstimatorConfig(members=members)
         if max_objects is not None:
-            self._config = replace(self._config, max_objects=max_objects)
-        self._max_objects = max_objects
+            check_count("max_objects", max_objects)
+        self._config = EstimatorConfig(max_objects=max_objects or 0, members=members)
         self._seed = seed
         self._fitted: Fitted | None = None
         self.device = CPU
@@ -90,14 +91,8 @@ class CountEstimator:
         labels = counts if isinstance(counts, TrueCounts) else TrueCounts.of_pairs(counts)
         names = dict(category_names or {})
         images = list(match_images(detections, names))
-        fitted = fit(
-            images,
-            labels.for_detections(names),
-            self._config,
-            max_objects=self._max_objects,
-            seed=self._seed,
-            on_progress=on_progress or (lambda done, total: None),
-        )
+        show = on_progress or (lambda done, total: None)
+        fitted = fit(images, labels.for_detections(names), self._config, seed=self._seed, on_progress=show)
         named = not category_names and any(image.category_names for image in images)
         self._fitted = replace(fitted, named=named, detector=tuple(detector))
         return self
@@ -135,27 +130,21 @@ class CountEstimator:
             for image, (start, end) in zip(images, pairwise((0, *ends.tolist())), strict=True):
                 ids = pairs.category_ids[start:end].tolist()
                 rows = np.flatnonzero(listed[start:end])
-                yield (
-                    image,
-                    ImagePredictions(
-                        {ids[r]: replace(predictions[start + r], calibrated=ids[r] in learned) for r in rows.tolist()},
-                        image.category_names or self.fitted.categories,
-                        complete=category_ids is None,
-                        moments=dict(zip(ids, moments[start:end], strict=True)),
-                        inputs=inference.inputs.at(torch.from_numpy(start + rows)) if keep_inputs else None,
-                    ),
+                found = ImagePredictions(
+                    {ids[r]: replace(predictions[start + r], calibrated=ids[r] in learned) for r in rows.tolist()},
+                    image.category_names or self.fitted.categories,
+                    complete=category_ids is None,
+                    moments=dict(zip(ids, moments[start:end], strict=True)),
+                    inputs=inference.inputs.at(torch.from_numpy(start + rows)) if keep_inputs else None,
                 )
+                yield image, found
 
     def matched(self, detections: Iterable[Detections]) -> Iterator[Detections]:
         """Yield detections under the category ids of this estimator, matched by name if they have names."""
         return match_images(detections, dict(self.fitted.categories), named=self.fitted.named)
 
     def totals(self, categories: Categories = None) -> Totals:
-        """Return totals to which predictions are added, of ``categories``, or of all that some image lists.
-
-        The counts of images are medians, and their sum is too low where distributions are skewed; the expected total
-        is not.
-        """
+        """Return totals to which predictions are added, of ``categories``, or of all that some image lists."""
         return Totals(self.fitted, self.category_ids(categories))
 
     def explain(
@@ -208,9 +197,10 @@ class CountEstimator:
         {'count': 2, 'most_probable': 2, 'expected': 1.9686, 'low': 2, 'high': 2, 'calibrated': False}
         """
         self = cls()
-        ensemble = CountEnsemble(self._config, 0, members=1).eval()
+        config = EstimatorConfig(max_objects=UNTRAINED_MAX_OBJECTS)
+        ensemble = CountEnsemble(config, 0, members=1).eval()
         # The names are copied, so that they can be pickled whatever mapping is given.
-        self._fitted = Fitted(ensemble, None, self._config, (), dict(categories), tail_mean=0.5)
+        self._fitted = Fitted(ensemble, None, config, (), dict(categories), tail_mean=0.5)
         return self
 
     @classmethod
@@ -218,5 +208,5 @@ class CountEstimator:
         """Read an estimator that `save` wrote; nothing in the file is ever executed."""
         fitted = load_fitted(Path(path))
         self = cls()
-        self._config, self._max_objects, self._fitted = fitted.config, fitted.config.max_objects, fitted
+        self._config, self._fitted = fitted.config, fitted
         return self

@@ -14,7 +14,7 @@ from tallybox.errors import InputError
 from tallybox.estimator.estimator import CountEstimator
 from tallybox.estimator.inference import infer_pairs
 from tallybox.estimator.inputs import IMAGES_PER_BATCH
-from tallybox.estimator.prediction import Floats, Integers, PredictionArrays
+from tallybox.estimator.prediction import PredictionArrays
 
 
 def evaluate(estimator: CountEstimator, detections: Iterable[Detections], labels: TrueCounts) -> dict[str, Any]:
@@ -29,25 +29,23 @@ def evaluate(estimator: CountEstimator, detections: Iterable[Detections], labels
         names = {ids[key]: name for key, name in labels.categories.items()} | names
         labels = labels.renumbered(ids, names)
     images: list[Detections] = []
-    scored: list[tuple[Pairs, Integers]] = []  # with their true counts
-    parts: list[PredictionArrays] = []
-    every: list[tuple[Integers, Floats, Integers]] = []  # categories, expected and true counts of every pair
+    parts: list[PredictionArrays] = []  # of the pairs that are scored
+    every = []  # of every pair: image, category, true and expected count, and whether it is scored
     matched = match_images(detections, names, named=estimator.fitted.named)
     for batch in in_batches(labelled_detections(matched, labels), IMAGES_PER_BATCH):
         pairs, truth = counting_pairs(batch, labels, every=True)
         inference = infer_pairs(estimator.fitted, batch, pairs)
-        every.append((pairs.category_ids, inference.predictions("population").expected, truth))
-        # The pairs that are scored are some of these.
         chosen = set(zip(*counting_pairs(batch, labels)[0], strict=True))
-        rows = [row for row, pair in enumerate(zip(*pairs, strict=True)) if pair in chosen]
-        scored.append((Pairs(pairs.image_index[rows] + len(images), pairs.category_ids[rows]), truth[rows]))
-        parts.append(inference.predictions("evaluation_pairs").at(rows))
+        is_scored = np.array([pair in chosen for pair in zip(*pairs, strict=True)], np.bool_)
+        parts.append(inference.predictions("evaluation_pairs").at(is_scored))
+        means = inference.predictions("population").expected
+        every.append((pairs.image_index + len(images), pairs.category_ids, truth, means, is_scored))
         images += batch
-    if not any(len(truth) for _, truth in scored):
+    if not any(len(part.counts) for part in parts):
         raise InputError("Nothing to score: no labelled image has an object or a box above 0.05.")
-    found, truth = PredictionArrays.joined(parts), np.concatenate([truth for _, truth in scored])
-    pairs = Pairs(*map(np.concatenate, zip(*(pairs for pairs, _ in scored), strict=True)))
-    category_ids, means_of_all, truth_of_all = map(np.concatenate, zip(*every, strict=True))
+    found = PredictionArrays.joined(parts)
+    image_index, category_ids, true_counts, means, is_scored = map(np.concatenate, zip(*every, strict=True))
+    pairs, truth = Pairs(image_index[is_scored], category_ids[is_scored]), true_counts[is_scored]
     categories = {*labels.labelled_ids(), *category_ids.tolist()}
     return {
         "pairs": len(truth),
@@ -61,7 +59,7 @@ def evaluate(estimator: CountEstimator, detections: Iterable[Detections], labels
         **found.coverage(truth),
         "width90_by_predicted_count": mean_by_group(found.highs - found.lows, found.counts),
         "coverage90_by_true_count": mean_by_group(found.covers(truth), truth),
-        **category_errors(category_ids, means_of_all, truth_of_all, images=len(images), categories=categories),
+        **category_errors(category_ids, means, true_counts, images=len(images), categories=categories),
     }
 
 

@@ -19,7 +19,6 @@ from tallybox.presence.trace import PresenceTrace
 from tallybox.presence.weights import PresenceWeights
 
 Floats = NDArray[Any]
-Trace = PresenceTrace | CountTrace
 
 # A box below this presence is not shown as counted: the count is then larger than what the boxes show.
 MIN_PRESENCE = 0.1
@@ -86,7 +85,7 @@ def merge_boxes(presence: NDArray[np.float32], suppression: Floats, count: int) 
     return merged
 
 
-def suppression_of(trace: Trace, number: int) -> Floats:
+def suppression_of(trace: PresenceTrace | CountTrace, number: int) -> Floats:
     """Return how much box j suppresses box i in a trace of ``number`` boxes, ``[N, N]``, the mean of all heads."""
     if number == 0:
         return np.zeros((0, 0))

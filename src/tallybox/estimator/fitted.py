@@ -73,15 +73,12 @@ def save_fitted(fitted: Fitted, path: Path) -> None:
     tensors = {f"ensemble.{name}": tensor for name, tensor in state.pop("ensemble").state_dict().items()}
     if nms := state.pop("nms"):
         tensors |= {f"nms.{name}": torch.from_numpy(array) for name, array in nms._asdict().items()}
+    header = {"kind": KIND, "version": VERSION, "tallybox": __version__, **state}
     try:
-        header = json.dumps(
-            {"kind": KIND, "version": VERSION, "tallybox": __version__, **state}, default=asdict, allow_nan=False
-        )
-        if not all(tensor.isfinite().all() for tensor in tensors.values()):
-            raise ValueError("a parameter is not finite")
+        text = json.dumps(header, default=asdict, allow_nan=False)
     except ValueError as error:
         raise TallyboxError(f"Fitting diverged ({error_summary(error)}). Check boxes and labels.") from None
-    write_tensors(path, tensors, json.loads(header))
+    write_tensors(path, tensors, json.loads(text))
 
 
 def load_fitted(path: Path) -> Fitted:
@@ -91,13 +88,9 @@ def load_fitted(path: Path) -> Fitted:
     try:
         header, tensors = read_tensors(path)
         kind, version, _ = (header.pop(key) for key in ("kind", "version", "tallybox"))
-        if kind != KIND:
-            raise ValueError(f"it is a {kind!r}")
-        if version != VERSION:
-            raise ValueError(
-                f"its format has version {version!r}, and this tallybox reads version {VERSION}; fit it again, or "
-                "install the tallybox that wrote it"
-            )
+        if (kind, version) != (KIND, VERSION):
+            remedy = "fit it again, or install the tallybox that wrote it"
+            raise ValueError(f"it is {kind} of version {version}, and this tallybox reads version {VERSION}; {remedy}")
         return _fitted(header, tensors)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError, IndexError) as error:
         raise InputError(f"{path} is not an estimator that tallybox fit wrote: {error_summary(error)}") from None
@@ -110,17 +103,14 @@ def _fitted(header: dict[str, Any], tensors: Mapping[str, Tensor]) -> Fitted:
     ensemble.load_state_dict({name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)})
     totals = header["totals"]
     converted = {
-        "category_ids": tuple(header["category_ids"]),
+        **{name: tuple(value) for name, value in header.items() if isinstance(value, list)},
         "categories": {int(key): name for key, name in header["categories"].items()},
         "baselines": {
             name: {metric: ThresholdCounter.from_dict(counter) for metric, counter in tuned.items()}
             for name, tuned in header["baselines"].items()
         },
-        "interval_levels": tuple(header["interval_levels"]),
-        "interval_levels_listed": tuple(header["interval_levels_listed"]),
         "prevalence": Prevalence(**header["prevalence"]),
         "totals": TotalCalibration(**totals | {"factors": {int(key): f for key, f in totals["factors"].items()}}),
-        "detector": tuple(header["detector"]),
     }
     nms = NmsCounts(tensors["nms.columns"].numpy(), tensors["nms.tables"].numpy())
     return Fitted(ensemble.eval(), nms, config, **header | converted)

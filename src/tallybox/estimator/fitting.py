@@ -48,22 +48,16 @@ class HeldOut:
 
 
 def fit(
-    detections: Iterable[Detections],
-    labels: TrueCounts,
-    config: EstimatorConfig,
-    *,
-    max_objects: int | None,
-    seed: int,
-    on_progress: OnProgress,
+    detections: Iterable[Detections], labels: TrueCounts, config: EstimatorConfig, *, seed: int, on_progress: OnProgress
 ) -> Fitted:
     """Fit to labelled images; the same seed gives the same numbers."""
     images = list(labelled_detections(detections, labels))
     pairs, truth = counting_pairs(images, labels)
-    config = _sized(config, images, pairs, truth, labels, max_objects)
+    config = _sized(config, images, pairs, truth, labels)
     category_ids = tuple(np.unique(pairs.category_ids).tolist())
-    table = tabulate(images, pairs, truth)
+    table = tabulate(images, pairs)
     baselines = {
-        name: {metric: tune(table, metric, per_category=per_category) for metric in get_args(Metric)}
+        name: {metric: tune(table, pairs, truth, metric, per_category=per_category) for metric in get_args(Metric)}
         for name, per_category in (("nms", False), ("nms_per_category", True))
     }
     places = np.random.default_rng(seed).permutation(len(images)).argsort()
@@ -115,30 +109,21 @@ def fit(
 
 
 def _sized(
-    config: EstimatorConfig,
-    images: Sequence[Detections],
-    pairs: Pairs,
-    truth: Integers,
-    labels: TrueCounts,
-    max_objects: int | None,
+    config: EstimatorConfig, images: Sequence[Detections], pairs: Pairs, truth: Integers, labels: TrueCounts
 ) -> EstimatorConfig:
     """Choose sizes by the labels; raise if these are too few, or are of other categories than the boxes."""
     detected = {category_id for image in images for category_id in np.unique(image.category_ids).tolist()}
     if not any(map(labels.is_labelled, detected)):
         names = labels.categories or COCO_CATEGORIES
-        raise InputError(
-            f"No box is of a labelled category: the labels name {listed_names(labels.labelled_ids(), names)}, the "
-            f"boxes are {listed_names(detected, names) or 'none'}. If the detector numbers its classes from 0, give "
-            "their names (category_names=, --names data.yaml)."
-        )
+        labelled, found = listed_names(labels.labelled_ids(), names), listed_names(detected, names) or "none"
+        remedy = "If the detector numbers its classes from 0, give their names (category_names=, --names data.yaml)."
+        raise InputError(f"No box is of a labelled category: labels name {labelled}, boxes are {found}. {remedy}")
     needed, labelled_parts = min(MIN_IMAGES, config.members), min(len(images), len(truth))
     if labelled_parts < needed:
-        raise InputError(
-            f"Fitting needs at least {needed} labelled images and pairs, but there are {len(images)} images with "
-            f"{len(truth)} pairs."
-        )
-    if max_objects is None:
-        max_objects = int(np.clip(np.quantile(truth, 0.999, method="lower"), *MAX_OBJECTS))
+        few = f"there are {len(images)} images with {len(truth)} pairs"
+        raise InputError(f"Fitting needs at least {needed} labelled images and pairs, but {few}.")
+    by_labels = int(np.clip(np.quantile(truth, 0.999, method="lower"), *MAX_OBJECTS))
+    max_objects = config.max_objects or by_labels
     proposals = max(config.proposals, 2 * max_objects)
     boxes = np.array([(images[index].category_ids == key).sum() for index, key in zip(*pairs, strict=True)])
     return replace(
@@ -168,12 +153,12 @@ def _held_out(ensemble: CountEnsemble, nms_of_parts: Sequence[NmsCounts], labell
 
 def _scores(probabilities: Floats, tail_mean: Floats, truth: Integers, parts: Integers) -> dict[str, Any]:
     """Return cross-validated figures; intervals of each part are calibrated on the other parts."""
-    rows_of_parts, found = [np.flatnonzero(parts == part) for part in np.unique(parts)], []
-    for rows in rows_of_parts:
-        others = np.delete(np.arange(len(parts)), rows)
+    found = []
+    for part in np.unique(parts):
+        own, others = parts == part, parts != part
         levels = interval_levels(probabilities[others], tail_mean[others], truth[others])
-        found.append(summarise(probabilities[rows], tail_mean[rows], levels))
-    together, truth = PredictionArrays.joined(found), truth[np.concatenate(rows_of_parts)]
+        found.append(summarise(probabilities[own], tail_mean[own], levels))
+    together, truth = PredictionArrays.joined(found), truth[parts.argsort(kind="stable")]
     return {**together.metrics(truth), **together.coverage(truth)}
 
 

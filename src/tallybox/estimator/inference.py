@@ -32,13 +32,8 @@ def infer(ensemble: CountEnsemble, inputs: ModelInputs, rows: Tensor | None = No
     rows = rows.expand(1, -1) if rows.dim() == 1 else rows
     order = inputs.sizes[rows].argsort(dim=-1, stable=True)  # pairs of similar size need less padding
     with torch.no_grad():
-        parts = [
-            ensemble(inputs.at(rows.gather(1, columns)).to(device))
-            for columns in order.split(PAIRS_PER_BATCH, 1)
-            if columns.numel()
-        ]
-    if not parts:
-        return ModelOutput(torch.empty(ensemble.members, 0, ensemble.config.max_objects + 1), order.new_empty(1, 0))
+        batches = order.split(PAIRS_PER_BATCH, 1)
+        parts = [ensemble(inputs.at(rows.gather(1, columns)).to(device)) for columns in batches]
     members = torch.arange(ensemble.members).unsqueeze(1)
     back = order.argsort(-1)
     return ModelOutput(*(torch.cat(tensors, 1).cpu()[members, back] for tensors in zip(*parts, strict=True)))

@@ -17,12 +17,10 @@ from torch.nn.functional import pad
 from tallybox.boxes import first_kept, numpy_box_iou, overlap_by_more, suppress
 from tallybox.checks import check_count
 from tallybox.detections.baselines import SCORE_THRESHOLDS
-from tallybox.detections.detections import Detections
+from tallybox.detections.detections import Detections, Floats, Integers
 from tallybox.detections.labels import ABSENT_SCORE_ABOVE, Pairs
 from tallybox.errors import InputError
 
-Floats = NDArray[np.float32]
-Integers = NDArray[np.int64]
 Booleans = NDArray[np.bool_]
 
 # The counts that NMS gives at these thresholds tell the readout how many boxes there are at which certainty.
@@ -51,7 +49,7 @@ class EstimatorConfig:
     """Sizes of an estimator, stored with it; chosen on a held-out fifth of 3,000 labelled photos of COCO."""
 
     component: Literal["presence"] = "presence"
-    max_objects: int = 20  # counts from here on share one probability
+    max_objects: int = 0  # counts from here on share one probability; 0 until `fit` chooses it by the labels
     proposals: int = 48  # the best boxes of a category that take part
     nms_iou: float = KEEP_ALL  # of boxes that overlap by more than this, only the best takes part
     members: int = 8  # models whose distributions are averaged; each leaves another part of the photos out
@@ -59,8 +57,7 @@ class EstimatorConfig:
     dropout: float = 0.3  # of these, during training
 
     def __post_init__(self) -> None:
-        for name in ("max_objects", "members"):
-            check_count(name, getattr(self, name))
+        check_count("members", self.members)
         if self.members < 2:
             raise InputError(f"members must be at least 2, not {self.members}: each leaves photos out")
 
@@ -183,14 +180,10 @@ def inputs_of_many(
 def rival_scores(image: Detections) -> Floats:
     """Return for each box the best score of a box of another category that overlaps it much, ``[N]``."""
     best = np.zeros(len(image), np.float32)
-    chosen = np.arange(len(image))
-    if len(image) > MAX_RIVALS:
-        chosen = np.sort(np.argsort(-image.scores, kind="stable")[:MAX_RIVALS])
-    if len(chosen):
-        categories, scores = image.category_ids[chosen], image.scores[chosen]
-        rival = numpy_box_iou(image.boxes[chosen], image.boxes[chosen]) > RIVAL_IOU
-        rival &= categories[:, None] != categories
-        best[chosen] = (rival * scores).max(1)
+    chosen = np.argsort(-image.scores, kind="stable")[:MAX_RIVALS]
+    boxes, scores, categories = image.boxes[chosen], image.scores[chosen], image.category_ids[chosen]
+    rival = (numpy_box_iou(boxes, boxes) > RIVAL_IOU) & (categories[:, None] != categories)
+    best[chosen] = (rival * scores).max(1, initial=0)
     return best
 
 

@@ -99,13 +99,9 @@ class CountEnsemble(nn.Module):
     def forward(self, inputs: ModelInputs) -> ModelOutput:
         """Return distributions of counts for inputs ``[P, ...]``, or ``[M, P, ...]`` of each member's own pairs."""
         weights = PresenceWeights(**{name: tensor.unsqueeze(1) for name, tensor in self.component.items()})
+        score_logit, max_objects = self.score_logit(inputs), self.config.max_objects
         features = presence_features(  # [M, P, F]
-            self.score_logit(inputs),
-            inputs.boxes,
-            weights,
-            max_objects=self.config.max_objects,
-            mask=inputs.mask,
-            logits=True,
+            score_logit, inputs.boxes, weights, max_objects=max_objects, mask=inputs.mask, logits=True
         )
         summary = (inputs.summary - self.summary_mean) / self.summary_scale
         readout = relu(self.from_summary_in(torch.cat((features / 4, summary), -1)))  # log-probabilities reach -14

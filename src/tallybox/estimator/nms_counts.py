@@ -8,12 +8,9 @@ Legend: P pairs, G pairs of thresholds, K ``max_objects``, L the largest count o
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tallybox.detections.metrics import COUNT_GROUPS, groups_of
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from tallybox.estimator.prediction import Floats, Integers
 
 MIN_WEIGHT = 1e-3  # of thresholds that are kept, relative to the best
 PRIOR_PAIRS = 4.0  # with so many, the error rate of a group of counts is drawn towards that of all counts
@@ -42,15 +39,12 @@ class NmsCounts(NamedTuple):
 def learn_nms_counts(counts: Integers, true_counts: Integers, max_objects: int, largest: int) -> NmsCounts:
     """Weight thresholds by their likelihood: counts ``[P, G]`` up to ``largest``, true counts ``[P]``."""
     truth = true_counts.clip(max=max_objects)
-    tables, likelihoods = [], []
-    for column in counts.T:
-        table = _error_table(column, true_counts, max_objects, largest)
-        tables.append(table)
-        likelihoods.append(np.log(table[column, truth]).sum())
+    tables = np.stack([_error_table(column, true_counts, max_objects, largest) for column in counts.T])
+    likelihoods = [np.log(table[column, truth]).sum() for table, column in zip(tables, counts.T, strict=True)]
     weights = np.exp(np.array(likelihoods) - max(likelihoods))
     columns = np.flatnonzero(weights >= MIN_WEIGHT)
     weights = weights[columns] / weights[columns].sum()
-    return NmsCounts(columns, np.stack([tables[column] for column in columns]) * weights[:, None, None])
+    return NmsCounts(columns, tables[columns] * weights[:, None, None])
 
 
 def _error_table(counts: Integers, true_counts: Integers, max_objects: int, largest: int) -> Floats:

@@ -95,7 +95,7 @@ def interval_text(prediction: CountPrediction | TotalPrediction) -> str:
     return str(low) if low == high else f"{low}–{high}"
 
 
-def marked_interval(prediction: "CountPrediction | TotalPrediction") -> str:
+def marked_interval(prediction: CountPrediction | TotalPrediction) -> str:
     """Return a 90 % interval as text, with a note if it is uncalibrated or a limit was reached."""
     uncalibrated = "" if prediction.calibrated else ", uncalibrated"
     saturated = ", limit reached" if isinstance(prediction, CountPrediction) and prediction.saturated else ""
@@ -185,8 +185,7 @@ class PredictionArrays(NamedTuple):
 
     def covers(self, true_counts: Integers) -> Booleans:
         """Return which intervals cover the true counts ``[P]``."""
-        covers: Booleans = (self.lows <= true_counts) & (true_counts <= self.highs)
-        return covers
+        return (self.lows <= true_counts) & (true_counts <= self.highs)
 
     def coverage(self, true_counts: Integers) -> dict[str, Any]:
         """Return how often intervals cover the true counts ``[P]``."""
@@ -209,11 +208,7 @@ class PredictionArrays(NamedTuple):
 
 
 def summarise(probabilities: Floats, tail_mean: Floats, levels: IntervalLevels) -> PredictionArrays:
-    """Take counts and intervals from distributions ``[P, K + 1]``; ``tail_mean [P]`` is the mean count beyond K.
-
-    >>> summarise(np.array([[0.1, 0.7, 0.2]]), np.array([0.0]), (0.55,) * 4).each()[0].to_dict()
-    {'count': 1, 'most_probable': 1, 'expected': 1.1, 'low': 1, 'high': 2}
-    """
+    """Take counts and intervals from distributions ``[P, K + 1]``; ``tail_mean [P]`` is the mean count beyond K."""
     last = probabilities.shape[1] - 1
     best = probabilities.argmax(1)
     with_tail = write_out_tail(probabilities, tail_mean)
@@ -263,12 +258,10 @@ def medians_of(probabilities: Floats) -> Integers:
 def intervals(probabilities: Floats, medians: Integers, levels: Floats) -> tuple[Integers, Integers]:
     """Return the ends ``[P]`` of intervals around the medians of distributions ``[P, T]``.
 
-    An interval begins as the median alone. It takes in the more probable of its two neighbours while the probability
-    that it holds already, less that of the neighbour, is below its level ``[P]``: while it holds little, or while the
-    neighbour is probable. Without the second term, intervals of the same coverage are 3 % wider around 0 and 1.
+    An interval grows while its score is below its level ``[P]``: while it holds little, or while the neighbour is
+    probable. Without the second term, intervals of the same coverage are 3 % wider around 0 and 1.
     """
-    lows, highs, _ = _grow(probabilities, medians, lambda lows, highs, scores: scores < levels)
-    return lows, highs
+    return _grow(probabilities, medians, lambda lows, highs, scores: scores < levels)[:2]
 
 
 def levels_needed(probabilities: Floats, medians: Integers, true_counts: Integers) -> Floats:

@@ -27,8 +27,7 @@ MIN_STEPS = 300  # needs more epochs if there are few photos
 # last parameters are kept. On four draws of 30 photos that gave 0.527 exact on unseen photos; early stopping 0.481.
 MIN_PAIRS_TO_STOP_EARLY = 240
 SMALL_DATASET_PAIRS = 1000  # with fewer, rates are higher, because there are few steps, and parameters decay more
-COMPONENT_RATE, READOUT_RATE = 0.006, 0.003
-COMPONENT_RATE_SMALL, READOUT_RATE_SMALL = 0.01, 0.005
+RATES, RATES_SMALL = (0.006, 0.003), (0.01, 0.005)  # of the component and of the readout
 CATEGORY_PRIOR = 4.0  # one over twice the prior variance of a category's parameters
 PATIENCE = 0.25  # share of all epochs without a lower held-out loss, in the second half, after which training stops
 WARM_UP = 0.3  # share of all steps
@@ -118,9 +117,7 @@ def held_out_losses(ensemble: CountEnsemble, labelled: LabelledInputs, rows: Ten
 
 
 def _optimiser(ensemble: CountEnsemble, *, small: bool) -> torch.optim.Optimizer:
-    component_rate, readout_rate = (
-        (COMPONENT_RATE_SMALL, READOUT_RATE_SMALL) if small else (COMPONENT_RATE, READOUT_RATE)
-    )
+    component_rate, readout_rate = RATES_SMALL if small else RATES
     component = [*ensemble.component.parameters(), ensemble.category_score, ensemble.category_count]
     chosen = set(map(id, component))
     readout = [parameter for parameter in ensemble.parameters() if id(parameter) not in chosen]
@@ -142,8 +139,6 @@ def _step(
     split = rows.shape[1] * 3 // 4
     for columns in (slice(split), slice(split, None)):
         group = rows[:, columns].clamp(min=0)
-        if not group.numel():
-            continue
         logits = ensemble(labelled.inputs.at(group)).logits
         truth = labelled.true_counts[group].clamp(max=ensemble.config.max_objects)
         losses = cross_entropy(logits.flatten(0, 1), truth.flatten(), reduction="none").view_as(group)

@@ -190,7 +190,7 @@ def request_images(request: CountRequest, estimator: CountEstimator, limits: Lim
         check_known_ids(image.category_ids, estimator.fitted.categories, f"images[{index}]")
         try:
             made = Detections(image.boxes, image.scores, image.category_ids, image.size, image.image)  # type: ignore[arg-type]  # takes lists
-            check_in_image(made.boxes, made.image_size, "size")
+            check_in_image(made, made.image_size, "size")
         except InputError as error:
             raise InputError(f"images[{index}]: {error}") from None
         checked.append(made)
