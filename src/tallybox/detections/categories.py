@@ -1,6 +1,5 @@
 """Categories: COCO's 80 names, looking up a name, and matching the categories of two sources by name."""
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -26,11 +25,19 @@ COCO_CATEGORY_IDS = tuple(COCO_CATEGORIES)  # by class number of a detector that
 MAX_SHOWN = 200  # characters of an unknown name that an error quotes
 MAX_LISTED = 3  # names that a message lists
 NOT_CATEGORIES = frozenset({"", "n/a", "background", "__background__"})  # class names that are no categories
-_IRREGULAR_PLURALS = (
-    "person people, man men, woman women, child children, mouse mice, knife knives, calf calves, sheep sheep, "
-    "skis skis, scissors scissors, tv TVs"
-)
-IRREGULAR_PLURALS: dict[str, str] = dict(re.findall(r"(\w+) (\w+)", _IRREGULAR_PLURALS))
+IRREGULAR_PLURALS = {
+    "person": "people",
+    "man": "men",
+    "woman": "women",
+    "child": "children",
+    "mouse": "mice",
+    "knife": "knives",
+    "calf": "calves",
+    "sheep": "sheep",
+    "skis": "skis",
+    "scissors": "scissors",
+    "tv": "TVs",
+}
 
 
 def find_category(name: str, categories: Mapping[int, str] = COCO_CATEGORIES) -> int | None:

@@ -53,9 +53,8 @@ class TrueCounts:
     file_names: Mapping[ImageId, str] = field(default_factory=dict)  # of photos, as far as known, with slashes
     left_out: frozenset[ImageId] = frozenset()  # labelled images that are not to be used
     labelled: frozenset[int] | None = None
-    ids_are_arbitrary: bool = (
-        False  # names were numbered here; unless they are COCO's, their ids mean nothing elsewhere
-    )
+    # Whether names were numbered here; unless they are COCO's, their ids mean nothing elsewhere.
+    ids_are_arbitrary: bool = False
 
     @classmethod
     def of_pairs(cls, counts: Mapping[Any, int]) -> "TrueCounts":

@@ -76,6 +76,8 @@ def save_fitted(fitted: Fitted, path: Path) -> None:
     header = {"kind": KIND, "version": VERSION, "tallybox": __version__, **state}
     try:
         text = json.dumps(header, default=asdict, allow_nan=False)
+        if not all(tensor.isfinite().all() for tensor in tensors.values()):
+            raise ValueError("a parameter is not finite")
     except ValueError as error:
         raise TallyboxError(f"Fitting diverged ({error_summary(error)}). Check boxes and labels.") from None
     write_tensors(path, tensors, json.loads(text))
