@@ -177,13 +177,13 @@ def open_text(path: Path) -> Iterator[TextIO]:
             text.detach()  # `open_binary` closes the file
 
 
-def read_json(path: Path, kind: type[T], what: str) -> T:
+def read_json(path: Path, kind: type[T], what: str, *, max_bytes: int = MAX_JSON_BYTES) -> T:
     """Decode a JSON file, gzipped or not, as a ``kind`` that msgspec knows; errors say ``what`` the file should be."""
     msgspec = import_optional("msgspec", needed_for=f"reading {path}", install="'tallybox[detections]'")
     with open_binary(path) as file:
-        content = file.read(MAX_JSON_BYTES + 1)
-    if len(content) > MAX_JSON_BYTES:
-        raise InputError(f"{path}: more than {MAX_JSON_BYTES:,} bytes of JSON; split the file or use Parquet")
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise InputError(f"{path}: more than {max_bytes:,} bytes of JSON; split the file or use Parquet")
     try:
         return cast(T, msgspec.json.decode(content.removeprefix(BYTE_ORDER_MARK), type=kind))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

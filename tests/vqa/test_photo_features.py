@@ -35,8 +35,7 @@ def test_photos_have_the_regions_that_ask_sees_under_their_ids(tmp_path):
     np.testing.assert_array_equal(found["b/c"].features, asked.features)
 
 
-def test_it_goes_on_after_an_interruption_and_with_more_photos(tmp_path, monkeypatch):
-    monkeypatch.setattr("tallybox.vqa.regions.PHOTOS_IN_FILE", 2)
+def test_it_goes_on_after_an_interruption_and_with_more_photos(tmp_path):
     save_photos(tmp_path / "photos", 5)
 
     def stop_after_3(done, total):
@@ -44,8 +43,8 @@ def test_it_goes_on_after_an_interruption_and_with_more_photos(tmp_path, monkeyp
             raise KeyboardInterrupt
 
     def write(out, **options):
-        photos = find_photos([tmp_path / "photos"])
-        return write_photo_features(photos, tmp_path / out, detector=embedded_detector(), **options)
+        options |= {"detector": embedded_detector(), "photos_in_file": 2}
+        return write_photo_features(find_photos([tmp_path / "photos"]), tmp_path / out, **options)
 
     write("complete")
     with pytest.raises(KeyboardInterrupt):

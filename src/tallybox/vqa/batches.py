@@ -163,13 +163,19 @@ Examples = ResidentExamples | StreamedExamples
 
 
 def load_examples(
-    questions: EncodedQuestions, store: FeatureStore, device: torch.device, dtype: torch.dtype, length: float
+    questions: EncodedQuestions,
+    store: FeatureStore,
+    device: torch.device,
+    dtype: torch.dtype,
+    length: float,
+    max_bytes: int | None = None,
 ) -> Examples:
-    """Copy the photos to a device's memory if they fit into what is free; else stream them."""
+    """Copy the photos to a device's memory if they fit, by default into the free memory; else stream them."""
     proposals = int(store.num_boxes[np.unique(questions.images)].sum())
     needed = proposals * (store.width * dtype.itemsize + 16)
-    free = torch.cuda.mem_get_info(device)[0] - SPARE_GPU_BYTES if device.type == "cuda" else HOST_BYTES
-    return (ResidentExamples if needed < free else StreamedExamples)(questions, store, device, dtype, length)
+    if max_bytes is None:
+        max_bytes = torch.cuda.mem_get_info(device)[0] - SPARE_GPU_BYTES if device.type == "cuda" else HOST_BYTES
+    return (ResidentExamples if needed < max_bytes else StreamedExamples)(questions, store, device, dtype, length)
 
 
 def fitted(relevance: Tensor, proposals: int) -> Tensor:

@@ -60,6 +60,7 @@ def write_photo_features(
     out: Path,
     *,
     detector: PicoDet | None = None,
+    photos_in_file: int = PHOTOS_IN_FILE,
     on_failure: OnFailure = lambda error: None,
     on_progress: OnProgress = lambda done, total: None,
 ) -> int:
@@ -87,7 +88,7 @@ def write_photo_features(
             else:
                 yield photo._replace(image_id=name)
 
-    for number, batch in enumerate(in_batches(described() if remaining else (), PHOTOS_IN_FILE), len(files)):
+    for number, batch in enumerate(in_batches(described() if remaining else (), photos_in_file), len(files)):
         write_features(out / f"{number:06}.safetensors", batch)
         there |= {photo.image_id for photo in batch}
     if not there:
