@@ -97,8 +97,11 @@ def requirements(wheel: Path, extra: str) -> list[str]:
 
 
 def install(python: Path, *packages: object, constraints: Path = CONSTRAINTS) -> None:
-    command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--constraint", constraints]
-    result = subprocess.run([*command, *packages], capture_output=True, text=True, check=False)
+    # Compiling every module of every package takes longer than the tests that import a few of them.
+    options = ["--quiet", "--disable-pip-version-check", "--no-compile", "--constraint", constraints]
+    result = subprocess.run(
+        [python, "-m", "pip", "install", *options, *packages], capture_output=True, text=True, check=False
+    )
     if "Could not find a version" in result.stderr or "No space left" in result.stderr:
         pytest.skip(f"packages cannot be installed here: {result.stderr.strip().splitlines()[-1]}")
     assert result.returncode == 0, result.stderr
