@@ -3,7 +3,8 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3 || command -v python)
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+# Modules are compiled when they are first imported: most of them never are.
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile --constraint constraints.txt
 
 .PHONY: demo test test-slow test-lowest browser check dist docs format figures constraints clean
 
