@@ -7,6 +7,7 @@ from tallybox.errors import TallyboxError
 CPU = torch.device("cpu")
 
 
+@pytest.mark.slow
 def test_both_layers_are_timed_with_all_boxes_and_with_the_papers_ten():
     rows = list(counter.bench_counter(CPU, seconds=0.01, cpu_sizes=((4, 3), (2, 12)), with_compiler=False))
     passes = ("forward", "forward+backward")

@@ -7,6 +7,7 @@ from tallybox.errors import TallyboxError
 from tests.support.photos import embedded_detector
 
 
+@pytest.mark.slow
 def test_every_stage_is_measured():
     rows = {row.case: row for row in bench.bench_photos(torch.device("cpu"), seconds=0.01, number=1)}
     assert {"network", "candidates and NMS", "count", "end to end"} <= rows.keys()

@@ -119,6 +119,7 @@ def test_both_families_of_kernels_in_triton_are_right_for_few_boxes(monkeypatch,
     assert_same_in_scale(results(fused, torch.float32, drawn), expected, tolerance(fused, torch.float32))
 
 
+@pytest.mark.slow
 @in_lanes_or_blocks
 @pytest.mark.parametrize("fused", ["triton"])
 def test_blocks_of_several_images_keep_counters_apart(monkeypatch, fused, min_images):
@@ -127,7 +128,10 @@ def test_blocks_of_several_images_keep_counters_apart(monkeypatch, fused, min_im
     assert_counters_stay_apart(fused, images=5)
 
 
-@pytest.mark.parametrize(("fused", "images"), [("cpu", 1), ("cpu", 5), ("cpu", 9), ("triton", 1), ("triton", 5)])
+@pytest.mark.parametrize(
+    ("fused", "images"),
+    [("cpu", 1), ("cpu", 5), ("cpu", 9), ("triton", 1), pytest.param("triton", 5, marks=pytest.mark.slow)],
+)
 def test_counters_of_any_number_of_images_stay_apart(fused, images):
     assert_counters_stay_apart(fused, images)
 

@@ -85,6 +85,7 @@ def answer_to(address: tuple[str, int], content: bytes) -> bytes:
         return b"".join(iter(lambda: connection.recv(4096), b""))
 
 
+@pytest.mark.slow
 def test_1100_half_open_connections_do_not_stop_the_service(own_service):
     """Half of them send nothing, half of them a part of a header."""
     host, port = own_service.address.removeprefix("http://").split(":")

@@ -135,6 +135,7 @@ def test_a_wrong_value_is_one_clear_line(options, named):
 EASY = ["sweep", "--setting", "easy", "--step", 0.25, "--seed", 0]
 
 
+@pytest.mark.slow
 def test_a_killed_sweep_goes_on_where_it_stopped(tmp_path):
     long = ["--iterations", "30", "--evaluation-batches", "2", "--batch", "32", "--device", "cpu", "--model", "counter"]
     sweep = ["toy", *map(str, EASY), *long, "--out"]
