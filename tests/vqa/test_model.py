@@ -8,9 +8,9 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
-from tallybox.vqa.checkpoints import LAYERS
 from tallybox.vqa.config import ModelConfig
 from tallybox.vqa.model import Batch, DataSizes, VqaModel, WordPacking, half_precision_states, scale_features
+from tallybox.vqa.published import LAYERS
 from tests.support.published_vqa import literal_answer
 from tests.support.tolerances import BFLOAT16_GRADIENTS, BFLOAT16_STATES, ROUNDING
 from tests.support.vqa_batches import MODELS, SIZES, random_batch, small_model

@@ -150,8 +150,8 @@ def refuse_second_derivative(*_: Any) -> None:
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # while a compiler traces a call, this runs as it is
-def operator_name(component: Component, backend: str) -> str:
-    """Return the name of the operator of compiled calls, which is defined unless that is done."""
+def ensure_operator(component: Component, backend: str) -> str:
+    """Define the operator of compiled calls, unless that is done, and return its name."""
     name = f"{component.name}_{backend}_{VERSION}"  # versioned: compilers keep on disk what they made of a name
     if not hasattr(torch.ops.tallybox, name):
         _define_operator(name, component, backend)
@@ -230,7 +230,7 @@ def call_fused(component: Component, inputs: Inputs, weight_leading: torch.Size,
     )
     save_state = torch.is_grad_enabled() and any(t.requires_grad for t in (attention, boxes, *weights))
     if torch.compiler.is_compiling():
-        *results, _ = getattr(torch.ops.tallybox, operator_name(component, backend))(*given, save_state)
+        *results, _ = getattr(torch.ops.tallybox, ensure_operator(component, backend))(*given, save_state)
     elif save_state:
         results = apply_fused(component, backend, max_objects, logits, *given[:3], *given.weights)
     else:

@@ -143,6 +143,8 @@ class PhotoCounter:
                 yield replace(photo, detections=matched, predictions=predicted)
 
     def _is_large(self, photo: PhotoSource) -> bool:
+        if self.tiles == "off":
+            return False
         with suppress(Exception), opened(photo) as image:  # one that cannot be read is reported when it is read
             return self._window_side(image.size) > 0
         return False

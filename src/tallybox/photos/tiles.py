@@ -113,7 +113,11 @@ def uses_up(detections: Detections, limit: int) -> bool:
 
 
 def plan_windows(size_wh: Size, side: int = WINDOW) -> list[Window]:
-    """Return the windows of a photo, the finest scale first; ``side`` is theirs there, in pixels of the photo."""
+    """Return the windows of a photo, the finest scale first; ``side`` is theirs there, in pixels of the photo.
+
+    >>> [len(plan_windows(size_wh)) for size_wh in ((1280, 960), (1920, 1920), (8000, 6000))]
+    [10, 35, 637]
+    """
     windows = []
     for scale, sides in _scales(max(size_wh), side):
         across, down = (_axis(length, round(WINDOW / scale)) for length in size_wh)

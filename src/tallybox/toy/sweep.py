@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -68,6 +67,9 @@ def run_sweep(
         missing = [s for s in settings if (s.side_length, s.noise, seed) not in finished]
         groups += [(seed, missing[i : i + settings_at_once]) for i in range(0, len(missing), settings_at_once)]
     for number, (seed, group) in enumerate(groups):
-        report = partial(lambda number, done, steps: on_progress(number * steps + done, len(groups) * steps), number)
+
+        def report(done: int, steps: int, number: int = number) -> None:
+            on_progress(number * steps + done, len(groups) * steps)
+
         results = train_settings(group, seed, config, device=device, models=models, on_progress=report)
         append_results(results_path, [asdict(result) for result in results])

@@ -15,13 +15,14 @@ from tallybox.errors import InputError
 from tallybox.files import write_text
 from tallybox.runs import read_config
 from tallybox.vqa.batches import Examples, load_examples
-from tallybox.vqa.checkpoints import PUBLISHED_SUFFIXES, Checkpoint, load_model
+from tallybox.vqa.checkpoints import Checkpoint, load_model
 from tallybox.vqa.config import MODELS, VqaConfig
 from tallybox.vqa.data.questions import JOINED_SPLITS
 from tallybox.vqa.data.splits import EncodedQuestions, encode_words, open_pairs, open_questions, open_records
 from tallybox.vqa.data.store import PHOTOS, FeatureStore
 from tallybox.vqa.data.vocabulary import VOCABULARY, Vocabulary
 from tallybox.vqa.model import VqaModel
+from tallybox.vqa.published import PUBLISHED_SUFFIXES
 from tallybox.vqa.scoring import Scorer
 from tallybox.vqa.steps import autocast, compute_dtype
 

@@ -99,13 +99,21 @@ def _forward_steps(
 
 @once_a_shape
 def _backward_plan(
-    images: int, number: int, counters: int, segments: int, max_objects: int, masked: bool, logits: bool, others: bool
+    images: int,
+    number: int,
+    counters: int,
+    segments: int,
+    max_objects: int,
+    masked: bool,
+    logits: bool,
+    has_other_grads: bool,
 ) -> BackwardPlan:
     of_counter, state, table = images // counters, saved_size(number, max_objects), table_size(segments)
     scratch = 4 * number  # of an image, see `image_gradients`
     sizes, branches = (state, scratch, table), (masked, logits, segments, LANES)
     groups, warps, of_group = _groups(images, number, max_objects)
-    of_rounds, constants = (images, of_counter, number, max_objects, *sizes), (masked, others, segments, *of_group)
+    of_rounds = (images, of_counter, number, max_objects, *sizes)
+    constants = (masked, has_other_grads, segments, *of_group)
     rows = -(-of_counter * number // LANES)
     items = rows * -(-number // LANES)
     blocks = max(1, min(MAX_WARPS // counters, items, max(items // 4, MIN_WARPS // counters)))
