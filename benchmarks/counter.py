@@ -4,8 +4,9 @@ python -m benchmarks.counter [--device cuda] [--json]
 python -m benchmarks.counter --component examples.soft_nms:SoftNms
 
 `Counter` keeps all boxes, and in the cases "n=10" the ten of largest attention, as the paper does. "Compiled" compares
-`torch.compile` of the fused layer with eager calls of it, "reduce-overhead" that mode with the default one, "graph" a
-CUDA graph of forward and backward with eager calls. "First call" is the time until a new process has features and
+`torch.compile` of the fused layer with eager calls of it, "reduce-overhead" that mode with the default one, "one-thread"
+eager calls whose backward pass stays on the calling thread with those that hand it to PyTorch's thread for the GPU,
+"graph" a CUDA graph of forward and backward with eager calls. "First call" is the time until a new process has features and
 gradients: kernels are compiled, or loaded if an earlier process has compiled them; "new shape" the time for another
 number of images and boxes after that. Your own component is compared with the reference of `Counter`; its numbers are
 not checked.
@@ -13,6 +14,7 @@ not checked.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -168,7 +170,7 @@ def check_agreement(name: str, backend: Backend, device: torch.device, boxes: in
 
 
 def other_ways(ours: LayerCall, case: str, device: torch.device, seconds: float) -> Iterator[BenchRow]:
-    """Yield rows for the compiled layer, and on a GPU for CUDA graphs of it."""
+    """Yield rows for the compiled layer, and on a GPU for CUDA graphs of it and for backward passes on one thread."""
     compiled = ours._replace(layer=torch.compile(ours.layer)).forward_backward
     yield compare(case.format("compiled"), compiled, ours.forward_backward, device, seconds)
     if device.type != "cuda":
@@ -179,8 +181,14 @@ def other_ways(ours: LayerCall, case: str, device: torch.device, seconds: float)
         torch.compiler.cudagraph_mark_step_begin()
         return reduced.forward_backward()
 
+    def run_on_this_thread() -> object:
+        with torch.autograd.set_multithreading_enabled(False):
+            return ours.forward_backward()
+
     yield compare(case.format("reduce-overhead"), run_reduced, compiled, device, seconds)
-    yield compare(case.format("graph"), graph_of(ours.forward_backward), ours.forward_backward, device, seconds)
+    graph = graph_of(deepcopy(ours).forward_backward)  # of tensors that no other stream has used
+    yield compare(case.format("graph"), graph, ours.forward_backward, device, seconds)
+    yield compare(case.format("one-thread"), run_on_this_thread, ours.forward_backward, device, seconds)
 
 
 def graph_of(run: Callable[[], object]) -> Callable[[], object]:

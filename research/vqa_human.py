@@ -173,8 +173,8 @@ class Run:
                 return
             said["scored"] = [*answers.values()]
             for name, others in experiment.others_by(learned, data).items():
-                examples = load_examples(others, data.store, device, dtype, length)
-                said[name] = [*answer(model, state.answers, examples).values()] if len(others) else []
+                examples = load_examples(others, data.store, device, dtype, length) if len(others) else None
+                said[name] = [*answer(model, state.answers, examples).values()] if examples else []
             result["learned"] = functions_of(model)
             result["attention"] |= {"trained": attention_of(model, data, questions, experiment, device)}
             if ".ask" in self.row:

@@ -3,7 +3,7 @@
 Legend: P pairs, N proposals of a pair, C numbers about a proposal, S numbers about a pair, G pairs of NMS thresholds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal, NamedTuple
@@ -39,9 +39,8 @@ SUMMARY_MIN_SCORE = 1e-3
 MIN_AREA = 1e-5
 
 KEEP_ALL = 1.0  # as ``nms_iou``: no box is removed
-# Batches only limit memory: larger ones were not faster.
-IMAGES_PER_BATCH = 256
-PAIRS_PER_BATCH = 512
+IMAGES_PER_BATCH = 256  # only limits memory: larger batches were not faster
+PAIRS_PER_BATCH = 64  # of similar size, which need little padding: overlaps grow with its square
 
 
 @dataclass(frozen=True)
@@ -223,10 +222,7 @@ def _summary(
     size = mask.sum(1)
     summary = np.zeros((len(scores), SUMMARY), np.float32)
     nms_counts = np.zeros((len(scores), len(GRID_OVERLAPS) * len(SCORE_THRESHOLDS)), np.int64)
-    by_size = np.argsort(size, kind="stable")  # pairs of similar size need less padding
-    for start in range(0, len(by_size), PAIRS_PER_BATCH):
-        rows = by_size[start : start + PAIRS_PER_BATCH]
-        longest = max(int(size[rows].max()), 1)
+    for rows, longest in _of_similar_size(size):
         masked_scores = np.where(mask[rows, :longest], scores[rows, :longest], 0)
         ordered = boxes[rows, :longest]
         overlaps = numpy_box_iou(ordered, ordered)[:, None] > np.array(GRID_OVERLAPS, np.float32)[:, None, None]
@@ -270,10 +266,24 @@ def _suppressed(
     def keep(some: Integers) -> Booleans:
         return suppress(overlap_by_more(boxes[some], config.nms_iou))
 
-    for row in range(len(index)):
-        best = first_kept(index[row, : size[row]], keep, enough=enough, candidates=4 * enough)
-        chosen[row, : len(best)] = best
+    for rows, longest in _of_similar_size(size):
+        first = min(longest, 4 * enough)
+        some = index[rows, :first]
+        kept = suppress(overlap_by_more(boxes[some], config.nms_iou), mask[rows, :first])
+        best = np.argsort(~kept, axis=1, kind="stable")[:, :enough]
+        chosen[rows, : best.shape[1]] = np.take_along_axis(np.where(kept, some, padding), best, axis=1)
+        for row in rows[(kept.sum(1) < enough) & (size[rows] > first)].tolist():
+            of_row = first_kept(index[row, : size[row]], keep, enough=enough, candidates=2 * first)
+            chosen[row, : len(of_row)] = of_row
     return chosen, chosen != padding
+
+
+def _of_similar_size(size: Integers) -> Iterator[tuple[Integers, int]]:
+    """Yield the rows of some pairs at a time, and the largest of their sizes, at least 1."""
+    by_size = np.argsort(size, kind="stable")
+    for start in range(0, len(size), PAIRS_PER_BATCH):
+        rows = by_size[start : start + PAIRS_PER_BATCH]
+        yield rows, max(int(size[rows[-1]]), 1)
 
 
 def logit(scores: NDArray[Any]) -> NDArray[Any]:

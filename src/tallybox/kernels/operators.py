@@ -46,7 +46,7 @@ class Component(NamedTuple):
     def forward(self, inputs: Inputs, save_state: bool, backend: str, **route: Any) -> Tensors:
         """Return the results, and the state that a backward pass needs."""
         *results, state = self.allocate(inputs, save_state, backend)
-        if len(inputs.attention):
+        if inputs.attention.shape[0]:  # `len` would fix a symbolic size
             with _device_of(inputs.attention):
                 launchers(self.name, backend).forward(inputs, results, state, **route)
         return *results, state
@@ -61,7 +61,7 @@ class Component(NamedTuple):
         self, inputs: Inputs, state: Tensor, grads: Grads, boxes_need_grad: bool, backend: str, **route: Any
     ) -> list[Tensor]:
         """Return the gradients of attention, boxes and weights."""
-        if not len(inputs.attention):
+        if not inputs.attention.shape[0]:
             return [torch.zeros_like(tensor) for tensor in (*inputs[:2], *inputs.weights)]
         # A result without a gradient has zeros, but if only the first has one, kernels do without the others.
         if any(grad is not None for grad in grads[1:]) or grads[0] is None or backend == "cpu":

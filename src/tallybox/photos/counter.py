@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -111,16 +110,14 @@ class PhotoCounter:
             raise InputTypeError(f"count_many takes several photos; call count for one. Got {type(photos).__name__}")
         photos = map(buffered, photos)  # `_is_large` opens a photo first, and a file object can be read only once
         keep = keep_photos or self.tiles == "auto"  # a crowd is counted again, in windows
-        for is_large, group in groupby(photos, key=self._is_large):
-            if is_large:
-                yield from (self._count_in_windows(PhotoResult(photo), categories, keep_photos) for photo in group)
-                continue
-            for batch in in_batches(detect_each(group, self.detector, keep_photos=keep), BATCH):
-                for counted in self._count_whole(batch, categories, keep_inputs=keep_photos):
-                    if self._is_crowded(counted):
-                        yield self._count_in_windows(counted, categories, keep_photos)
-                    else:
-                        yield counted if keep_photos else replace(counted, photo=None)
+        found = detect_each(photos, self.detector, keep_photos=keep, leave=self._is_large)
+        for batch in in_batches(found, BATCH):
+            for counted in self._count_whole(batch, categories, keep_inputs=keep_photos):
+                is_left = counted.detections is None and counted.error is None
+                if is_left or self._is_crowded(counted):
+                    yield self._count_in_windows(counted, categories, keep_photos)
+                else:
+                    yield counted if keep_photos else replace(counted, photo=None)
 
     def count_detected(self, photo: PhotoResult, categories: Categories = None) -> PhotoResult:
         """Return a photo with the counts of its detections, which may be those of an earlier run."""

@@ -69,25 +69,34 @@ class PhotoResult:
 
 
 def detect_each(
-    sources: Iterable[PhotoSource], detector: Detector, *, keep_photos: bool = False
+    sources: Iterable[PhotoSource],
+    detector: Detector,
+    *,
+    keep_photos: bool = False,
+    leave: Callable[[PhotoSource], bool] | None = None,
 ) -> Iterator[PhotoResult]:
-    """Yield the detections of photos, in order and in bounded memory."""
+    """Yield the detections of photos, in order and in bounded memory; a photo to ``leave`` has none, and no error."""
 
     def detect(photos: Sequence[Photo]) -> list[tuple[Detections, Photo]]:
         return list(zip(detect_photos(photos, detector), photos, strict=True))
 
-    for source, result in map_photos(detect, sources, detector):
-        if isinstance(result, InputError):
+    for source, result in map_photos(detect, sources, detector, leave):
+        if result is None:
+            yield PhotoResult(source)
+        elif isinstance(result, InputError):
             yield PhotoResult(source, error=result)
         else:
             yield PhotoResult(source, result[0], photo=result[1] if keep_photos else None)
 
 
 def map_photos(
-    function: Callable[[Sequence[Photo]], list[Result]], sources: Iterable[PhotoSource], detector: Detector
-) -> Iterator[tuple[PhotoSource, Result | InputError]]:
-    """Yield the result of a function that uses a detector for each photo, or the photo's error, in order."""
-    read, call = partial(_read, detector=detector), partial(_call, function)
+    function: Callable[[Sequence[Photo]], list[Result]],
+    sources: Iterable[PhotoSource],
+    detector: Detector,
+    leave: Callable[[PhotoSource], bool] | None = None,
+) -> Iterator[tuple[PhotoSource, Result | InputError | None]]:
+    """Yield the result of a function that uses a detector for each photo, in order; or its error, None if left."""
+    read, call = partial(_read, detector=detector, leave=leave), partial(_call, function)
     if not isinstance(detector, PicoDet):
         return chain.from_iterable(map(call, in_batches(map_in_order(read, sources), BATCH)))
     if detector.device.type == "cpu":
@@ -99,7 +108,11 @@ def map_photos(
     return chain.from_iterable(map_in_order(call, in_batches(photos, detector.batch), threads=1))
 
 
-def _read(source: PhotoSource, detector: Detector) -> tuple[PhotoSource, Photo | InputError]:
+def _read(
+    source: PhotoSource, detector: Detector, leave: Callable[[PhotoSource], bool] | None
+) -> tuple[PhotoSource, Photo | InputError | None]:
+    if leave is not None and leave(source):
+        return source, None
     try:
         photo = read_photo(source, reduced_to=2 * detector.size if isinstance(detector, PicoDet) else None)
     except InputError as error:
@@ -110,9 +123,9 @@ def _read(source: PhotoSource, detector: Detector) -> tuple[PhotoSource, Photo |
 
 
 def _call(
-    function: Callable[[Sequence[Photo]], list[Result]], batch: Sequence[tuple[PhotoSource, Photo | InputError]]
-) -> list[tuple[PhotoSource, Result | InputError]]:
-    """Call a function with the readable photos of a batch; the errors of the others keep their positions.
+    function: Callable[[Sequence[Photo]], list[Result]], batch: Sequence[tuple[PhotoSource, Photo | InputError | None]]
+) -> list[tuple[PhotoSource, Result | InputError | None]]:
+    """Call a function with the readable photos of a batch; what the others have instead keeps its position.
 
     If the function fails on a batch, it is called again photo by photo.
     """

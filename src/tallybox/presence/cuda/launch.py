@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, sym_max, sym_min
 
 from tallybox.kernels.cuda import Launch, Step, given_or_any, launch_now, once_a_shape
 from tallybox.kernels.operators import Grads, Inputs
@@ -116,7 +116,9 @@ def _backward_plan(
     constants = (masked, has_other_grads, segments, *of_group)
     rows = -(-of_counter * number // LANES)
     items = rows * -(-number // LANES)
-    blocks = max(1, min(MAX_WARPS // counters, items, max(items // 4, MIN_WARPS // counters)))
+    # Nothing is compared, and never one block alone: a compiler would compile again for a size on the other side.
+    wanted = sym_min(items, sym_max(items // 4, MIN_WARPS // counters))
+    blocks = sym_max(2, sym_min(MAX_WARPS // counters, wanted))
     of_pairs, of_sums = (images, of_counter, rows, number, *sizes), (images, of_counter, blocks, number, *sizes)
     return BackwardPlan(
         scratch=(images, scratch),
