@@ -33,6 +33,13 @@ from tallybox.vqa.figures import draw_trained_activations
 sys.path.append(str(Path(__file__).parent.parent / "docs"))
 from house_style import LIGHT, chart, inked, inter, shorten
 
+# Each model with the features, the level and the dropout in the attention that training photos chose for it.
+CHOSEN = {
+    "baseline": "Baseline",
+    "nms.still": "+ NMS",
+    "counter.scores.still": "+ counter",
+    "presence.scores.still": "+ presence counter",
+}
 TITLES = {
     "baseline": "Baseline",
     "nms": "+ NMS",
@@ -41,11 +48,22 @@ TITLES = {
     "presence.free": "+ presence counter, free level",
     "presence": "+ presence counter, mean level",
 }
-STILL = {f"{row}.still": f"{title}, no dropout" for row, title in TITLES.items()}  # in the attention
+# What the end of a row's name changes for all models: the dropout in the attention, the features of regions.
+SETTINGS = {
+    "": "",
+    ".still": ", no dropout",
+    ".scores": ", scores only",
+    ".scores.still": ", scores only, no dropout",
+}
+SAME = {row + end: title + change for end, change in SETTINGS.items() for row, title in TITLES.items()}
+COUNTING = ("counter.free", "counter", "counter.scores.still", "presence.free", "presence", "presence.scores.still")
 # What the differences are of: a row, another, and what the table says.
-COMPARED = {
-    **{row: ("baseline", f"{title[2:]} − baseline") for row, title in TITLES.items() if row != "baseline"},
-    **{row: ("baseline.still", f"{title[2:]} − baseline") for row, title in STILL.items() if row != "baseline.still"},
+GAINS = {row: ("baseline", f"{title[2:]} − baseline") for row, title in CHOSEN.items() if row != "baseline"}
+SAME_GAINS = {
+    row + end: ("baseline" + end, f"{title[2:]}{change} − baseline")
+    for end, change in SETTINGS.items()
+    for row, title in TITLES.items()
+    if row != "baseline"
 }
 OTHERS = {
     "baseline.blind": "baseline, question only",
@@ -55,8 +73,6 @@ OTHERS = {
     "counter.x8": "counter, factor 8",
     "counter.objects16": "counter, 16 objects",
     "presence.x1": "presence, factor 1",
-    **{f"{model}.scores": f"{model}, detector's scores only" for model in MODELS},
-    **{f"{model}.scores.still": f"{model}, detector's scores only, no dropout" for model in MODELS},
     **{f"{model}.tallyqa": f"{model}, with TallyQA" for model in ("baseline", "counter", "presence")},
     **{f"{model}.scores.tallyqa": f"{model}, scores only, with TallyQA" for model in MODELS},
     **{f"{model}.scores.tallyqa.still": f"{model}, scores only, with TallyQA, no dropout" for model in MODELS},
@@ -69,8 +85,6 @@ ON_TALLYQA += ["presence.ask.still"]
 RESULTS = ("row", "seed", "steps", "seconds", "device", "versions", "learned", "attention")  # that the page shows
 COLOURS = {"baseline": ORANGE, "nms": GREY, "counter": BLUE, "presence": GREEN}
 NAMES = {"baseline": "baseline", "nms": "+ NMS", "counter": "+ counter", "presence": "+ presence counter"}
-# The rows that are compared with the baseline, from the top.
-GAINS = ("nms", "counter.free", "counter", "presence.free", "presence")
 # The paper's second table: mean and sample deviation of four runs.
 PAPER_RUNS = 4
 PAPER = {
@@ -124,7 +138,7 @@ def scores_table(answers: Answers, rows: Mapping[str, str], columns: Mapping[str
 
 def paper_table(answers: Answers) -> str:
     """Return the paper's second table with our rows below its own."""
-    header, rule, *ours = scores_table(answers, TITLES | STILL, COLUMNS).splitlines()
+    header, rule, *ours = scores_table(answers, CHOSEN, COLUMNS).splitlines()
     paper = [f"| paper: {name} | 4 | {' | '.join(cells.split())} |" for name, cells in PAPER.items()]
     return "\n".join((header, rule, *paper, *ours))
 
@@ -141,7 +155,7 @@ def committed(runs: Path, out: Path) -> None:
 def differences_table(answers: Answers, rows: Mapping[str, tuple[str, str]], columns: Mapping[str, str]) -> str:
     """Return how far rows are ahead of others, with standard errors, bold if beyond two of them."""
     lines = [["", *columns.values()]]
-    for row, (other, title) in ((row.strip(), compared) for row, compared in rows.items()):
+    for row, (other, title) in rows.items():
         if {row, other} <= {*answers.rows}:
             found = ((answers.difference(row, other, key), 3 if "mae" in key else 2) for key in columns)
             cells = [(f"{ahead:+.{n}f} ± {error:.{n}f}", abs(ahead) > 2 * error) for (ahead, error), n in found]
@@ -174,7 +188,7 @@ def machine(results: Mapping[str, list[Mapping[str, Any]]]) -> str:
 def paper_gain(row: str, column: int) -> tuple[float, float]:
     """Return how far a row of the paper's table is ahead of its baseline, and the standard error over its runs."""
     (one, its_deviation), (other, deviation) = (
-        map(float, PAPER[name].split()[column].split("±")) for name in (TITLES[row].partition(",")[0], "Baseline")
+        map(float, PAPER[name].split()[column].split("±")) for name in (CHOSEN[row], "Baseline")
     )
     return one - other, ((its_deviation**2 + deviation**2) / PAPER_RUNS) ** 0.5
 
@@ -182,7 +196,7 @@ def paper_gain(row: str, column: int) -> tuple[float, float]:
 def draw_gains(path: Path, answers: Answers) -> None:
     """Draw how far each row is ahead of the baseline, with two standard errors, and the paper's own numbers."""
     titles = {"count": "Counting questions", "pair_count": "Pairs of them"}
-    rows = [row for row in GAINS if row in answers.rows]
+    rows = [row for row in GAINS if row in answers.rows]  # from the top
     with chart(path, 2) as figure:
         both = panels(figure, 1, 2)
         for axes, (key, title) in zip(both, titles.items(), strict=True):
@@ -191,7 +205,7 @@ def draw_gains(path: Path, answers: Answers) -> None:
                 gain, error = answers.difference(row, "baseline", key)
                 colour = COLOURS[row.partition(".")[0]]
                 axes.errorbar(gain, place, xerr=2 * error, fmt="o", color=colour, ms=4.5, capsize=2)
-                if row in ("nms", "counter.free"):
+                if CHOSEN[row] in PAPER:
                     theirs, error = paper_gain(row, [*COLUMNS].index(key))
                     look = {"fmt": "D", "ms": 4, "mfc": "none", "capsize": 2}
                     axes.errorbar(theirs, place + 0.28, xerr=2 * error, color=colour, **look)
@@ -203,7 +217,7 @@ def draw_gains(path: Path, answers: Answers) -> None:
                         va="center",
                         size=6.5,
                     )
-            axes.set_yticks(range(len(rows)), [TITLES[row] for row in rows])
+            axes.set_yticks(range(len(rows)), [CHOSEN[row] for row in rows])
             axes.set(title=title, xlabel="points ahead of the baseline", ylim=(len(rows) - 0.5, -0.5))
             axes.tick_params(axis="y", length=0)
             axes.margins(x=0.12)
@@ -239,9 +253,9 @@ def draw_by_count(path: Path, answers: Answers) -> None:
     counts = [key for key in BY_COUNT if key not in ("count_mae", "count_rmse")]
     with chart(path, 2.4) as figure:
         (axes,) = panels(figure, 1, 1)
-        for number, (model, colour) in enumerate(COLOURS.items()):
+        for number, (row, colour) in enumerate(zip(CHOSEN, COLOURS.values(), strict=True)):
             for place, key in enumerate(counts):
-                by_seed = answers.values(model, key).mean(1)
+                by_seed = answers.values(row, key).mean(1)
                 x = place + 0.2 * (number - 1.5)
                 axes.bar(x, by_seed.mean(), 0.18, color=colour, alpha=0.75, lw=0)
                 axes.plot([x] * len(by_seed), by_seed, "o", color=colour, ms=2.2, mec="white", mew=0.3)
@@ -296,7 +310,7 @@ def draw_figures(
         "by_count": partial(draw_by_count, answers=answers),
         "curves": partial(draw_curves, answers=answers),
         "activations": activations,
-        "presence": partial(draw_presence_functions, runs=results["presence"]),
+        "presence": partial(draw_presence_functions, runs=results["presence.scores.still"]),
     }
     with inter(), inked(LIGHT):
         for name, draw in drawings.items():
@@ -321,17 +335,17 @@ def main() -> None:
     if given.pdf:
         return
     tallyqa = Answers.of_tallyqa(given.folder, given.data, "val")
-    names = TITLES | OTHERS
+    names = SAME | OTHERS
     texts = {
         "table": paper_table(answers),
-        "differences": differences_table(answers, COMPARED, SHORT),
-        "by count": scores_table(answers, TITLES, BY_COUNT),
+        "differences": differences_table(answers, GAINS, SHORT),
+        "same settings": scores_table(answers, SAME, SHORT),
+        "same differences": differences_table(answers, SAME_GAINS, SHORT),
+        "by count": scores_table(answers, CHOSEN, BY_COUNT),
         "rows": scores_table(answers, OTHERS, SHORT),
         "shares": scores_table(answers, {m + s: f"{m}, {SHARES[s]:g}" for m in MODELS for s in SHARES}, SHORT),
         "tallyqa": scores_table(tallyqa, {row: names[row] for row in ON_TALLYQA}, TALLYQA),
-        "attention": attention_table(
-            results, {row: title for row, title in TITLES.items() if row not in ("baseline", "nms")}
-        ),
+        "attention": attention_table(results, {row: SAME[row] for row in COUNTING}),
         "machine": machine(results),
     }
     page = given.folder / "README.md"
