@@ -89,6 +89,7 @@ def test_killed_and_started_again_it_gives_the_same_run(tmp_path, uninterrupted)
     assert_same_run(tmp_path / "run", uninterrupted)
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # of torch 2.11, about its own tensors
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 # In float32 Adam makes much of gradients that are rounding, so the steps of float64 are the proof.
 @pytest.mark.parametrize(
