@@ -4,12 +4,12 @@ python -m benchmarks.counter [--device cuda] [--json]
 python -m benchmarks.counter --component examples.soft_nms:SoftNms
 
 `Counter` keeps all boxes, and in the cases "n=10" the ten of largest attention, as the paper does. "Compiled" compares
-`torch.compile` of the fused layer with eager calls of it, "reduce-overhead" that mode with the default one, "one-thread"
-eager calls whose backward pass stays on the calling thread with those that hand it to PyTorch's thread for the GPU,
-"graph" a CUDA graph of forward and backward with eager calls. "First call" is the time until a new process has features and
-gradients: kernels are compiled, or loaded if an earlier process has compiled them; "new shape" the time for another
-number of images and boxes after that. Your own component is compared with the reference of `Counter`; its numbers are
-not checked.
+`torch.compile` of the fused layer with eager calls of it, "reduce-overhead" that mode with the default one, "graph" a
+CUDA graph of forward and backward with eager calls, "one-thread" eager calls whose backward pass stays on the calling
+thread with those that hand it to PyTorch's thread for the GPU. "First call" is the time until a new process has
+features and gradients: kernels are compiled, or loaded if an earlier process has compiled them; "new shape" the time
+for another number of images and boxes after that. Your own component is compared with the reference of `Counter`; its
+numbers are not checked.
 """
 
 import time
