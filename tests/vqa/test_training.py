@@ -15,9 +15,12 @@ from tallybox.vqa.batches import answerable
 from tallybox.vqa.checkpoints import FILE, read_checkpoint
 from tallybox.vqa.config import VqaConfig
 from tallybox.vqa.training import train
+from tests.support.torch_warnings import TORCH_WARNS_ABOUT_ITSELF
 from tests.support.vqa_tiny import CPU, tiny_config, tiny_data
 
 ROOT = Path(__file__).parent.parent.parent
+
+pytestmark = TORCH_WARNS_ABOUT_ITSELF
 
 
 def losses(folder: Path) -> list[tuple[int, float]]:
@@ -89,7 +92,6 @@ def test_killed_and_started_again_it_gives_the_same_run(tmp_path, uninterrupted)
     assert_same_run(tmp_path / "run", uninterrupted)
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # of torch 2.11, about its own tensors
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 # In float32 Adam makes much of gradients that are rounding, so the steps of float64 are the proof.
 @pytest.mark.parametrize(
