@@ -3,9 +3,10 @@
     python research/vqa_human.py ../shared/data runs/human --seeds 5 --device cuda --jobs 16
     python research/vqa_human.py ../shared/data runs/try --rows baseline counter.half:2 --share 6 --epochs 1
 
-A row is a model and changes to it, in the order of `CHANGES`: `counter.x8.half` is the counter with a factor of 8 on
-its logits, learned from half of the photos. Without `--rows`, the four models are made. Runs go side by side, each in a
-process of its own. The same command goes on after an interruption: a run whose file is there is not made again.
+A row is a model with the settings that training photos chose for it (`CHOSEN`), and changes to it: `counter.x8.half` is
+the counter with a factor of 8 on its logits, learned from half of the photos. Without `--rows`, the four models are
+made. Runs go side by side, each in a process of its own. The same command goes on after an interruption: a run whose
+file is there is not made again.
 `--split selection` holds out a fifth of the *training* photos and scores the questions about them; the validation
 questions take no part.
 
@@ -52,12 +53,14 @@ from tallybox.vqa.steps import autocast, compute_dtype
 from tallybox.vqa.training import train
 
 CONFIG = Path(__file__).parent.parent / "configs" / "vqa_human.toml"
-KEPT = ("counter", "presence", "presence.ask.still")  # rows whose model of seed 0 is kept, in half precision
+KEPT = ("counter", "presence", "presence.ask")  # rows whose model of seed 0 is kept, in half precision
 SHOWN = ("all", "yes/no", "number", "other", "count", "count_2_or_more", "count_mae", "pair_count")
 READS_FEATURES = ("attention.from_features.weight", "classifier.from_seen.weight")
 LARGEST_COUNT = 6  # of the table of counts that a component finds
 TIMES_SCORED = 3  # in a run of the selection
 
+# What training photos chose for each model, of all features or scores only, 0.2 or no dropout in the attention.
+CHOSEN = {"baseline": (), "nms": ("still",), "counter": ("scores", "still"), "presence": ("scores", "still")}
 # What a row changes, by its name: in the model, in its training, in what it learns from.
 CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     # The factor on the logits that a component counts.
@@ -103,6 +106,7 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     # A region's features.
     "places": ({}, {}, {"places": 2.0}),
     "scores": ({}, {}, {"components": 0.0}),
+    "full": ({}, {}, {"components": Learned().components}),
     "components": ({}, {}, {"scores": 0.0}),
     "scores6": ({}, {}, {"scores": 6.0}),
     "components1": ({}, {}, {"components": 1.0}),
@@ -140,7 +144,7 @@ class Run:
         model: dict[str, Any] = {"name": name}
         training: dict[str, Any] = {"seed": self.seed}
         learned: dict[str, Any] = {}
-        for change in changes:
+        for change in (*CHOSEN[name], *changes):
             for values, changed in zip((model, training, learned), CHANGES[change], strict=True):
                 values |= changed
         training |= {"epochs": self.epochs} if self.epochs else {}

@@ -34,54 +34,67 @@ sys.path.append(str(Path(__file__).parent.parent / "docs"))
 from house_style import LIGHT, chart, inked, inter, shorten
 
 # Each model with the features, the level and the dropout in the attention that training photos chose for it.
-CHOSEN = {
-    "baseline": "Baseline",
-    "nms.still": "+ NMS",
-    "counter.scores.still": "+ counter",
-    "presence.scores.still": "+ presence counter",
-}
-TITLES = {
-    "baseline": "Baseline",
-    "nms": "+ NMS",
-    "counter.free": "+ counter, free level",
-    "counter": "+ counter, mean level",
-    "presence.free": "+ presence counter, free level",
-    "presence": "+ presence counter, mean level",
-}
-# What the end of a row's name changes for all models: the dropout in the attention, the features of regions.
+CHOSEN = {"baseline": "Baseline", "nms": "+ NMS", "counter": "+ counter", "presence": "+ presence counter"}
+# The rows with the same settings for all models: what titles say of them, and the ends of the models' names.
 SETTINGS = {
-    "": "",
-    ".still": ", no dropout",
-    ".scores": ", scores only",
-    ".scores.still": ", scores only, no dropout",
+    "": {"baseline": "", "nms": ".calm", "counter": ".full.calm", "presence": ".full.calm"},
+    ", no dropout": {"baseline": ".still", "nms": "", "counter": ".full", "presence": ".full"},
+    ", scores only": {"baseline": ".scores", "nms": ".scores.calm", "counter": ".calm", "presence": ".calm"},
+    ", scores only, no dropout": {"baseline": ".scores.still", "nms": ".scores", "counter": "", "presence": ""},
 }
-SAME = {row + end: title + change for end, change in SETTINGS.items() for row, title in TITLES.items()}
-COUNTING = ("counter.free", "counter", "counter.scores.still", "presence.free", "presence", "presence.scores.still")
+LEVELS = {".free": ", free level", "": ", mean level"}
+
+
+def same(model: str, settings: str = "", more: str = "") -> str:
+    """Return a row by its model, the settings that it shares with others, and what else is changed."""
+    return model + SETTINGS[settings][model] + more
+
+
+SAME = {
+    same(model, settings, level): CHOSEN[model] + (says if model in ("counter", "presence") else "") + settings
+    for settings in SETTINGS
+    for model in MODELS
+    for level, says in (LEVELS if model in ("counter", "presence") else {"": ""}).items()
+}
+COUNTING = [
+    same(model, settings, level)
+    for model in ("counter", "presence")
+    for settings, level in (("", ".free"), ("", ""), (", scores only, no dropout", ""))
+]
 # What the differences are of: a row, another, and what the table says.
 GAINS = {row: ("baseline", f"{title[2:]} − baseline") for row, title in CHOSEN.items() if row != "baseline"}
 SAME_GAINS = {
-    row + end: ("baseline" + end, f"{title[2:]}{change} − baseline")
-    for end, change in SETTINGS.items()
-    for row, title in TITLES.items()
-    if row != "baseline"
+    row: (same("baseline", settings), f"{SAME[row][2:]} − baseline")
+    for settings in SETTINGS
+    for model in MODELS
+    for row in (same(model, settings, level) for level in LEVELS)
+    if row in SAME and model != "baseline"
 }
 OTHERS = {
     "baseline.blind": "baseline, question only",
     "baseline.told": "baseline, told the true count",
-    "presence.told": "presence, told the true count",
-    "counter.x1": "counter, factor 1",
-    "counter.x8": "counter, factor 8",
-    "counter.objects16": "counter, 16 objects",
-    "presence.x1": "presence, factor 1",
-    **{f"{model}.tallyqa": f"{model}, with TallyQA" for model in ("baseline", "counter", "presence")},
-    **{f"{model}.scores.tallyqa": f"{model}, scores only, with TallyQA" for model in MODELS},
-    **{f"{model}.scores.tallyqa.still": f"{model}, scores only, with TallyQA, no dropout" for model in MODELS},
-    **{f"{model}.written": f"{model}, with written questions" for model in ("baseline", "counter", "presence")},
-    "presence.ask.still": "presence, scores only, no dropout, all questions, also photos at full size",
+    same("presence", more=".told"): "presence, told the true count",
+    same("counter", more=".x1"): "counter, factor 1",
+    same("counter", more=".x8"): "counter, factor 8",
+    same("counter", more=".objects16"): "counter, 16 objects",
+    same("presence", more=".x1"): "presence, factor 1",
+    **{
+        same(model, settings, ".tallyqa"): f"{model}{settings}, with TallyQA"
+        for settings in SETTINGS
+        for model in MODELS
+    },
+    **{same(model, more=".written"): f"{model}, with written questions" for model in MODELS},
+    "presence.ask": "presence, scores only, no dropout, all questions, also photos at full size",
 }
 # Regions' 48 components are 0 for TallyQA's photos, so only rows that read the scores alone can answer there.
-ON_TALLYQA = [f"{model}.scores{more}" for more in ("", ".still", ".tallyqa", ".tallyqa.still") for model in MODELS]
-ON_TALLYQA += ["presence.ask.still"]
+ON_TALLYQA = [
+    same(model, settings, more)
+    for more in ("", ".tallyqa")
+    for settings in (", scores only", ", scores only, no dropout")
+    for model in MODELS
+]
+ON_TALLYQA += ["presence.ask"]
+OF_RUNS = ("runs", "scored_answers", "tallyqa_val_answers")  # their last dimension
 RESULTS = ("row", "seed", "steps", "seconds", "device", "versions", "learned", "attention")  # that the page shows
 COLOURS = {"baseline": ORANGE, "nms": GREY, "counter": BLUE, "presence": GREEN}
 NAMES = {"baseline": "baseline", "nms": "+ NMS", "counter": "+ counter", "presence": "+ presence counter"}
@@ -114,7 +127,8 @@ SHORT = {"count": "Count", "pair_count": "Pair count", "count_mae": "mean error"
 SHORT |= {"all": "All"}
 TALLYQA = {"count": "accuracy", "count_rmse": "RMSE", "count_mae": "mean error"}
 SHARES = {".quarter": 0.25, ".half": 0.5, "": 1.0}
-COUNTERS = {"counter": "VQA, mean level", "counter.free": "VQA, free level"}
+OF_SHARES = {same(model, more=end): f"{model}, {share:g}" for model in MODELS for end, share in SHARES.items()}
+COUNTERS = {same("counter"): "VQA, mean level", same("counter", more=".free"): "VQA, free level"}
 TOY_SIDE_LENGTH = 0.5  # of the committed sweep
 END = "<!-- end -->"
 
@@ -145,10 +159,13 @@ def paper_table(answers: Answers) -> str:
 
 def committed(runs: Path, out: Path) -> None:
     """Write answers and results of runs without what the page does not show."""
-    kept = ("table", "runs", "scored_answers", "tallyqa_val_ids", "tallyqa_val_answers")
+    kept = ("table", "tallyqa_val_ids", *OF_RUNS)
+    shown = {*SAME, *OTHERS, *OF_SHARES}
     with np.load(runs / "answers.npz") as file, atomic_writing(out / "answers.npz") as written:
-        np.savez_compressed(written, **{name: file[name] for name in kept})
-    results = ({key: run[key] for key in RESULTS} for run in read_results(runs))
+        columns = [name.rpartition("-")[0] in shown for name in file["runs"].tolist()]
+        arrays = {name: file[name][..., columns] if name in OF_RUNS else file[name] for name in kept}
+        np.savez_compressed(written, **{name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    results = ({key: run[key] for key in RESULTS} for run in read_results(runs) if run["row"] in shown)
     write_text(out / "results.jsonl", "".join(json.dumps(result) + "\n" for result in results))
 
 
@@ -237,7 +254,7 @@ def draw_curves(path: Path, answers: Answers) -> None:
         row = panels(figure, 1, 3)
         for axes, (key, (title, label)) in zip(row, titles.items(), strict=True):
             for number, (model, colour) in enumerate(COLOURS.items()):
-                found = {x: answers.values(model + name, key).mean(1) for name, x in SHARES.items()}
+                found = {x: answers.values(same(model, more=name), key).mean(1) for name, x in SHARES.items()}
                 places = [100 * x + 1.6 * (number - 1.5) for x in found]
                 means = [values.mean() for values in found.values()]
                 spread = [[abs(end(v) - v.mean()) for v in found.values()] for end in (min, max)]
@@ -310,7 +327,7 @@ def draw_figures(
         "by_count": partial(draw_by_count, answers=answers),
         "curves": partial(draw_curves, answers=answers),
         "activations": activations,
-        "presence": partial(draw_presence_functions, runs=results["presence.scores.still"]),
+        "presence": partial(draw_presence_functions, runs=results["presence"]),
     }
     with inter(), inked(LIGHT):
         for name, draw in drawings.items():
@@ -343,7 +360,7 @@ def main() -> None:
         "same differences": differences_table(answers, SAME_GAINS, SHORT),
         "by count": scores_table(answers, CHOSEN, BY_COUNT),
         "rows": scores_table(answers, OTHERS, SHORT),
-        "shares": scores_table(answers, {m + s: f"{m}, {SHARES[s]:g}" for m in MODELS for s in SHARES}, SHORT),
+        "shares": scores_table(answers, OF_SHARES, SHORT),
         "tallyqa": scores_table(tallyqa, {row: names[row] for row in ON_TALLYQA}, TALLYQA),
         "attention": attention_table(results, {row: SAME[row] for row in COUNTING}),
         "machine": machine(results),
