@@ -43,6 +43,7 @@ SETTINGS = {
     ", scores only, no dropout": {"baseline": ".scores.still", "nms": ".scores", "counter": "", "presence": ""},
 }
 LEVELS = {".free": ", free level", "": ", mean level"}
+LEVELS_OF = {"baseline": {"": ""}, "nms": {"": ""}, "counter": LEVELS, "presence": LEVELS}
 
 
 def same(model: str, settings: str = "", more: str = "") -> str:
@@ -51,10 +52,10 @@ def same(model: str, settings: str = "", more: str = "") -> str:
 
 
 SAME = {
-    same(model, settings, level): CHOSEN[model] + (says if model in ("counter", "presence") else "") + settings
+    same(model, settings, level): CHOSEN[model] + says + settings
     for settings in SETTINGS
     for model in MODELS
-    for level, says in (LEVELS if model in ("counter", "presence") else {"": ""}).items()
+    for level, says in LEVELS_OF[model].items()
 }
 COUNTING = [
     same(model, settings, level)
@@ -66,9 +67,8 @@ GAINS = {row: ("baseline", f"{title[2:]} − baseline") for row, title in CHOSEN
 SAME_GAINS = {
     row: (same("baseline", settings), f"{SAME[row][2:]} − baseline")
     for settings in SETTINGS
-    for model in MODELS
-    for row in (same(model, settings, level) for level in LEVELS)
-    if row in SAME and model != "baseline"
+    for model in MODELS[1:]
+    for row in (same(model, settings, level) for level in LEVELS_OF[model])
 }
 OTHERS = {
     "baseline.blind": "baseline, question only",
@@ -78,11 +78,7 @@ OTHERS = {
     same("counter", more=".x8"): "counter, factor 8",
     same("counter", more=".objects16"): "counter, 16 objects",
     same("presence", more=".x1"): "presence, factor 1",
-    **{
-        same(model, settings, ".tallyqa"): f"{model}{settings}, with TallyQA"
-        for settings in SETTINGS
-        for model in MODELS
-    },
+    **{same(model, says, ".tallyqa"): f"{model}{says}, with TallyQA" for says in SETTINGS for model in MODELS},
     **{same(model, more=".written"): f"{model}, with written questions" for model in MODELS},
     "presence.ask": "presence, scores only, no dropout, all questions, also photos at full size",
 }
