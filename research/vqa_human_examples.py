@@ -63,8 +63,7 @@ here; their boxes are drawn in a square.
 
 ![Six examples: boxes, matrices A, D and C, count and answers](figures/examples.svg)
 
-The same model on the three sample photos has {right} of three answers right. The regions of these photos lack 48 of the
-model's {features} features, which exist for the data alone.
+The same model on the three sample photos has {right} of three answers right.
 
 ![Three photos: boxes in the colours of their attention, matrices, answers](figures/examples_photos.webp#only-light)
 ![Three photos: boxes in the colours of their attention, matrices, answers](figures/examples_photos-dark.webp#only-dark)
@@ -182,7 +181,6 @@ def main() -> None:
         share=all_scores(answers, records, np.empty((0, 2), np.int64))["count"],
         questions=len(records),
         objects=kept.checkpoint.config.model.max_objects,
-        features=kept.checkpoint.sizes.features,
         right=sum(example["prediction"] == example["truth"] for example in samples),
     )
     page = given.folder / "README.md"
