@@ -33,8 +33,8 @@ from tallybox.vqa.figures import draw_trained_activations
 sys.path.append(str(Path(__file__).parent.parent / "docs"))
 from house_style import LIGHT, chart, inked, inter, shorten
 
-# Each model with the features, the level and the dropout in the attention that training photos chose for it.
-CHOSEN = {"baseline": "Baseline", "nms": "+ NMS", "counter": "+ counter", "presence": "+ presence counter"}
+# The models with the settings that training photos chose for each, see `CHOSEN` in vqa_human.py.
+TITLES = {"baseline": "Baseline", "nms": "+ NMS", "counter": "+ counter", "presence": "+ presence counter"}
 # The rows with the same settings for all models: what titles say of them, and the ends of the models' names.
 SETTINGS = {
     "": {"baseline": "", "nms": ".calm", "counter": ".full.calm", "presence": ".full.calm"},
@@ -52,7 +52,7 @@ def same(model: str, settings: str = "", more: str = "") -> str:
 
 
 SAME = {
-    same(model, settings, level): CHOSEN[model] + says + settings
+    same(model, settings, level): TITLES[model] + says + settings
     for settings in SETTINGS
     for model in MODELS
     for level, says in LEVELS_OF[model].items()
@@ -63,7 +63,7 @@ COUNTING = [
     for settings, level in (("", ".free"), ("", ""), (", scores only, no dropout", ""))
 ]
 # What the differences are of: a row, another, and what the table says.
-GAINS = {row: ("baseline", f"{title[2:]} − baseline") for row, title in CHOSEN.items() if row != "baseline"}
+GAINS = {row: ("baseline", f"{title[2:]} − baseline") for row, title in TITLES.items() if row != "baseline"}
 SAME_GAINS = {
     row: (same("baseline", settings), f"{SAME[row][2:]} − baseline")
     for settings in SETTINGS
@@ -93,7 +93,6 @@ ON_TALLYQA += ["presence.ask"]
 OF_RUNS = ("runs", "scored_answers", "tallyqa_val_answers")  # their last dimension
 RESULTS = ("row", "seed", "steps", "seconds", "device", "versions", "learned", "attention")  # that the page shows
 COLOURS = {"baseline": ORANGE, "nms": GREY, "counter": BLUE, "presence": GREEN}
-NAMES = {"baseline": "baseline", "nms": "+ NMS", "counter": "+ counter", "presence": "+ presence counter"}
 # The paper's second table: mean and sample deviation of four runs.
 PAPER_RUNS = 4
 PAPER = {
@@ -148,7 +147,7 @@ def scores_table(answers: Answers, rows: Mapping[str, str], columns: Mapping[str
 
 def paper_table(answers: Answers) -> str:
     """Return the paper's second table with our rows below its own."""
-    header, rule, *ours = scores_table(answers, CHOSEN, COLUMNS).splitlines()
+    header, rule, *ours = scores_table(answers, TITLES, COLUMNS).splitlines()
     paper = [f"| paper: {name} | 4 | {' | '.join(cells.split())} |" for name, cells in PAPER.items()]
     return "\n".join((header, rule, *paper, *ours))
 
@@ -201,7 +200,7 @@ def machine(results: Mapping[str, list[Mapping[str, Any]]]) -> str:
 def paper_gain(row: str, column: int) -> tuple[float, float]:
     """Return how far a row of the paper's table is ahead of its baseline, and the standard error over its runs."""
     (one, its_deviation), (other, deviation) = (
-        map(float, PAPER[name].split()[column].split("±")) for name in (CHOSEN[row], "Baseline")
+        map(float, PAPER[name].split()[column].split("±")) for name in (TITLES[row], "Baseline")
     )
     return one - other, ((its_deviation**2 + deviation**2) / PAPER_RUNS) ** 0.5
 
@@ -216,9 +215,9 @@ def draw_gains(path: Path, answers: Answers) -> None:
             axes.axvline(0, color=GREY, lw=0.6)
             for place, row in enumerate(rows):
                 gain, error = answers.difference(row, "baseline", key)
-                colour = COLOURS[row.partition(".")[0]]
+                colour = COLOURS[row]
                 axes.errorbar(gain, place, xerr=2 * error, fmt="o", color=colour, ms=4.5, capsize=2)
-                if CHOSEN[row] in PAPER:
+                if TITLES[row] in PAPER:
                     theirs, error = paper_gain(row, [*COLUMNS].index(key))
                     look = {"fmt": "D", "ms": 4, "mfc": "none", "capsize": 2}
                     axes.errorbar(theirs, place + 0.28, xerr=2 * error, color=colour, **look)
@@ -230,7 +229,7 @@ def draw_gains(path: Path, answers: Answers) -> None:
                         va="center",
                         size=6.5,
                     )
-            axes.set_yticks(range(len(rows)), [CHOSEN[row] for row in rows])
+            axes.set_yticks(range(len(rows)), [TITLES[row] for row in rows])
             axes.set(title=title, xlabel="points ahead of the baseline", ylim=(len(rows) - 0.5, -0.5))
             axes.tick_params(axis="y", length=0)
             axes.margins(x=0.12)
@@ -266,9 +265,9 @@ def draw_by_count(path: Path, answers: Answers) -> None:
     counts = [key for key in BY_COUNT if key not in ("count_mae", "count_rmse")]
     with chart(path, 2.4) as figure:
         (axes,) = panels(figure, 1, 1)
-        for number, (row, colour) in enumerate(zip(CHOSEN, COLOURS.values(), strict=True)):
+        for number, (model, colour) in enumerate(COLOURS.items()):
             for place, key in enumerate(counts):
-                by_seed = answers.values(row, key).mean(1)
+                by_seed = answers.values(model, key).mean(1)
                 x = place + 0.2 * (number - 1.5)
                 axes.bar(x, by_seed.mean(), 0.18, color=colour, alpha=0.75, lw=0)
                 axes.plot([x] * len(by_seed), by_seed, "o", color=colour, ms=2.2, mec="white", mew=0.3)
@@ -282,7 +281,7 @@ def add_names(figure: Figure) -> None:
     """Name the models in their colours below all panels."""
     marks = [Line2D([], [], color=colour, marker="o", ms=3.5, lw=1.1) for colour in COLOURS.values()]
     columns = 4 if figure.get_figwidth() > NARROW else 2
-    figure.legend(marks, NAMES.values(), loc="outside lower center", ncols=columns, labelcolor="linecolor")
+    figure.legend(marks, TITLES.values(), loc="outside lower center", ncols=columns, labelcolor="linecolor")
 
 
 def draw_presence_functions(path: Path, runs: Sequence[Mapping[str, Any]]) -> None:
@@ -354,7 +353,7 @@ def main() -> None:
         "differences": differences_table(answers, GAINS, SHORT),
         "same settings": scores_table(answers, SAME, SHORT),
         "same differences": differences_table(answers, SAME_GAINS, SHORT),
-        "by count": scores_table(answers, CHOSEN, BY_COUNT),
+        "by count": scores_table(answers, TITLES, BY_COUNT),
         "rows": scores_table(answers, OTHERS, SHORT),
         "shares": scores_table(answers, OF_SHARES, SHORT),
         "tallyqa": scores_table(tallyqa, {row: names[row] for row in ON_TALLYQA}, TALLYQA),

@@ -10,9 +10,15 @@ CPU = torch.device("cpu")
 @pytest.mark.slow
 def test_both_layers_are_timed_with_all_boxes_and_with_the_papers_ten():
     rows = list(counter.bench_counter(CPU, seconds=0.01, cpu_sizes=((4, 3), (2, 12)), with_compiler=False))
-    some = {"cpu forward 4x3", "presence cpu forward+backward 2x12", "cpu forward 2x12 n=10", "cpu first-call 4x3"}
-    assert some <= {row.case for row in rows}
-    assert all(row.median_ms > 0 for row in rows)
+    passes = ("forward", "forward+backward")
+    assert {row.case for row in rows} == {
+        *(f"{layer}cpu {name} {size}" for layer in ("", "presence ") for name in passes for size in ("4x3", "2x12")),
+        *(f"cpu {name} 2x12 n=10" for name in passes),
+        *(f"{layer}cpu {call}" for layer in ("", "presence ") for call in ("first-call 4x3", "new-shape 3x2")),
+    }
+    for row in rows:
+        assert row.median_ms > 0
+        assert row.speedup == pytest.approx(row.reference_ms / row.median_ms, rel=0.1, abs=0.1)
 
 
 def test_a_backend_that_disagrees_is_not_timed(monkeypatch):

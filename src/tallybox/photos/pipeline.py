@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -77,26 +77,28 @@ def detect_each(
 ) -> Iterator[PhotoResult]:
     """Yield the detections of photos, in order and in bounded memory; a photo to ``leave`` has none, and no error."""
 
-    def detect(photos: Sequence[Photo]) -> list[tuple[Detections, Photo]]:
-        return list(zip(detect_photos(photos, detector), photos, strict=True))
+    def detect(photos: Sequence[Photo]) -> list[PhotoResult]:
+        found = zip(detect_photos(photos, detector), photos, strict=True)
+        return [PhotoResult(None, detections, photo=photo if keep_photos else None) for detections, photo in found]
 
-    for source, result in map_photos(detect, sources, detector, leave):
-        if result is None:
-            yield PhotoResult(source)
-        elif isinstance(result, InputError):
-            yield PhotoResult(source, error=result)
-        else:
-            yield PhotoResult(source, result[0], photo=result[1] if keep_photos else None)
+    def left(source: PhotoSource) -> PhotoResult | None:
+        return PhotoResult(source) if leave is not None and leave(source) else None
+
+    for source, result in map_photos(detect, sources, detector, left):
+        yield PhotoResult(source, error=result) if isinstance(result, InputError) else replace(result, source=source)
 
 
 def map_photos(
     function: Callable[[Sequence[Photo]], list[Result]],
     sources: Iterable[PhotoSource],
     detector: Detector,
-    leave: Callable[[PhotoSource], bool] | None = None,
-) -> Iterator[tuple[PhotoSource, Result | InputError | None]]:
-    """Yield the result of a function that uses a detector for each photo, in order; or its error, None if left."""
-    read, call = partial(_read, detector=detector, leave=leave), partial(_call, function)
+    unread: Callable[[PhotoSource], Result | None] | None = None,
+) -> Iterator[tuple[PhotoSource, Result | InputError]]:
+    """Yield the result of a function that uses a detector for each photo, or the photo's error, in order.
+
+    A photo for which ``unread`` returns a result is not read.
+    """
+    read, call = partial(_read, detector=detector, unread=unread), partial(_call, function)
     if not isinstance(detector, PicoDet):
         return chain.from_iterable(map(call, in_batches(map_in_order(read, sources), BATCH)))
     if detector.device.type == "cpu":
@@ -109,10 +111,10 @@ def map_photos(
 
 
 def _read(
-    source: PhotoSource, detector: Detector, leave: Callable[[PhotoSource], bool] | None
-) -> tuple[PhotoSource, Photo | InputError | None]:
-    if leave is not None and leave(source):
-        return source, None
+    source: PhotoSource, detector: Detector, unread: Callable[[PhotoSource], Result | None] | None
+) -> tuple[PhotoSource, Photo | InputError | Result]:
+    if unread is not None and (result := unread(source)) is not None:
+        return source, result
     try:
         photo = read_photo(source, reduced_to=2 * detector.size if isinstance(detector, PicoDet) else None)
     except InputError as error:
@@ -123,9 +125,10 @@ def _read(
 
 
 def _call(
-    function: Callable[[Sequence[Photo]], list[Result]], batch: Sequence[tuple[PhotoSource, Photo | InputError | None]]
-) -> list[tuple[PhotoSource, Result | InputError | None]]:
-    """Call a function with the readable photos of a batch; what the others have instead keeps its position.
+    function: Callable[[Sequence[Photo]], list[Result]],
+    batch: Sequence[tuple[PhotoSource, Photo | InputError | Result]],
+) -> list[tuple[PhotoSource, Result | InputError]]:
+    """Call a function with the photos of a batch; errors and results of photos that were not read keep their positions.
 
     If the function fails on a batch, it is called again photo by photo.
     """

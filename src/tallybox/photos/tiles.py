@@ -177,8 +177,7 @@ def detect_in_windows(
     for _, image in map_photos(lambda crops: detect_photos(crops, detector), crop_windows(photo, windows), detector):
         if isinstance(image, InputError):
             raise image
-        if image is not None:
-            found.append(image)
+        found.append(image)
     if coarser:
         return *join_useful_windows(photo, windows, found), len(windows)
     return join_windows(photo, windows, found), side, len(windows)

@@ -85,7 +85,7 @@ def write_photo_features(
             on_progress(number, len(names))
             if isinstance(photo, InputError):
                 on_failure(photo)
-            elif photo is not None:
+            else:
                 yield photo._replace(image_id=name)
 
     for number, batch in enumerate(in_batches(described() if remaining else (), photos_in_file), len(files)):

@@ -116,7 +116,7 @@ def _backward_plan(
     constants = (masked, has_other_grads, segments, *of_group)
     rows = -(-of_counter * number // LANES)
     items = rows * -(-number // LANES)
-    # No size is compared, and there are never fewer than 2 blocks: a compiled call would be compiled again for others.
+    # No size is compared, and there are at least 2 blocks: otherwise a compiled call would serve some sizes only.
     wanted = sym_min(items, sym_max(items // 4, MIN_WARPS // counters))
     blocks = sym_max(2, sym_min(MAX_WARPS // counters, wanted))
     of_pairs, of_sums = (images, of_counter, rows, number, *sizes), (images, of_counter, blocks, number, *sizes)
